@@ -1,0 +1,2 @@
+// Package timer is the durable timer store.
+package timer

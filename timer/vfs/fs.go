@@ -1,0 +1,46 @@
+// Package vfs is the small file system that the timer store runs on: the operating system (OS), memory with
+// simulated power loss (Mem), and a wrapper that injects errors (Faulty).
+//
+// Durability follows POSIX at its worst: bytes are safe after File.Sync, a name (made, renamed or
+// removed) is safe after SyncDir of its folder, and nothing is safe because of anything else.
+package vfs
+
+import (
+	"errors"
+	"io/fs"
+	"syscall"
+)
+
+// ErrLocked is returned by FS.Lock for a file that somebody else holds.
+var ErrLocked = errors.New("the folder is in use by another process")
+
+// FS is a file system. Paths are slash separated. All methods may be called from any goroutine.
+type FS interface {
+	MkdirAll(dir string) error
+	Create(path string) (File, error)     // for reading and writing; an existing file is emptied
+	Open(path string) (File, error)       // for reading and writing; fs.ErrNotExist if absent
+	Rename(oldpath, newpath string) error // replaces newpath
+	Remove(path string) error
+	ReadDir(dir string) ([]string, error) // base names of the files, sorted
+	SyncDir(dir string) error             // makes creations, renames and removals in dir durable
+	Lock(path string) (Unlocker, error)   // an exclusive advisory lock, gone when the process dies
+}
+
+// File is an open file. It stays readable after it was removed or renamed.
+type File interface {
+	ReadAt(p []byte, off int64) (int, error)
+	WriteAt(p []byte, off int64) (int, error)
+	Truncate(size int64) error
+	Sync(data bool) error // data: contents and length only (fdatasync)
+	Size() (int64, error)
+	Close() error
+}
+
+// Unlocker gives a lock back.
+type Unlocker interface{ Unlock() error }
+
+// IsNotExist tells a missing file from other errors.
+func IsNotExist(err error) bool { return errors.Is(err, fs.ErrNotExist) }
+
+// IsFull tells a full disk (or an exhausted quota) from other errors.
+func IsFull(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
