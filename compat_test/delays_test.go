@@ -111,7 +111,7 @@ func runDelayed(t *testing.T, p pair, cases []delayed) {
 	f := fixtureOf(t, p)
 	all := make([]sent, len(cases))
 	for i, c := range cases {
-		c.message.Tags, c.message.Keys, c.message.Flag = "T", safe(c.name), 7
+		c.message.Tags, c.message.Keys, c.message.Flag = "T", c.name, 7
 		c.message.Body = []byte(c.name)
 		all[i] = f.send(t, c.message)
 	}

@@ -249,7 +249,8 @@ type pair struct {
 	version string
 }
 
-func (p pair) String() string { return p.kind + "-on-" + p.version }
+// String names the pair with letters that topics and groups allow.
+func (p pair) String() string { return strings.ReplaceAll(p.kind+"-on-"+p.version, ".", "_") }
 
 // holdsTimers tells whether TIMER_* properties are honoured: always by the proxy, by brokers from 5.0 on.
 func (p pair) holdsTimers() bool { return !suite.direct || strings.HasPrefix(p.version, "5.") }

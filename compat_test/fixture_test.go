@@ -31,7 +31,7 @@ type fixture struct {
 }
 
 func newFixture(p pair) (*fixture, error) {
-	f := &fixture{pair: p, topic: "all-" + safe(p.String())}
+	f := &fixture{pair: p, topic: "all-" + p.String()}
 	var err error
 	if f.cluster, err = suite.clusters[p.version](); err != nil {
 		return nil, err
@@ -57,17 +57,6 @@ func fixtureOf(t *testing.T, p pair) *fixture {
 	return must(suite.fixtures[p.String()]())(t)
 }
 
-// safe makes a name that topics and groups allow.
-func safe(s string) string {
-	b := []byte(s)
-	for i, c := range b {
-		if c == '.' || c == '/' {
-			b[i] = '_'
-		}
-	}
-	return string(b)
-}
-
 // createTopic makes a topic on one broker, past the proxy.
 func createTopic(ctx context.Context, c *cluster.Cluster, broker, topic string, queues int) error {
 	return raw.CreateTopic(ctx, c.NameServer, broker, topic, queues)
@@ -76,7 +65,7 @@ func createTopic(ctx context.Context, c *cluster.Cluster, broker, topic string, 
 // ownTopic makes a topic for one test.
 func (f *fixture) ownTopic(t *testing.T, name, broker string, queues int) string {
 	t.Helper()
-	topic := name + "-" + safe(f.String())
+	topic := name + "-" + f.String()
 	if err := createTopic(t.Context(), f.cluster, broker, topic, queues); err != nil {
 		t.Fatal(err)
 	}

@@ -75,7 +75,7 @@ func nativeFixture(t *testing.T, kind string) *fixture {
 }
 
 func compareWithNative(t *testing.T, native, proxied *fixture) {
-	name := "diff-" + safe(proxied.String())
+	name := "diff-" + proxied.String()
 	side := func(f *fixture, role string) (*client.Consumer, string) {
 		topic := f.ownTopic(t, role+"-"+name, brokerA, 4)
 		return f.consume(t, client.ConsumerOptions{Name: role + "-" + name, Topic: topic}), topic

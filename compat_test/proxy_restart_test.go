@@ -64,7 +64,7 @@ func attachAll(t *testing.T, version, nameServer, name, broker string) []attache
 	for i, kind := range clientKinds {
 		g.Go(func() (err error) {
 			p := pair{kind, version}
-			f := &fixture{pair: p, topic: name + "-" + safe(p.String()), nameServer: nameServer}
+			f := &fixture{pair: p, topic: name + "-" + p.String(), nameServer: nameServer}
 			if f.cluster, err = suite.clusters[version](); err != nil {
 				return err
 			}

@@ -106,6 +106,6 @@ func (c *Consumer) Wait(ctx context.Context, enough func(all []Delivery) bool) (
 
 // Close shuts the consumer down.
 func (c *Consumer) Close(ctx context.Context) error {
-	_, err := c.d.call(ctx, request{Op: "close", Name: c.name})
+	_, err := c.d.call(ctx, request{Op: "close-consumer", Name: c.name})
 	return err
 }

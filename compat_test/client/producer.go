@@ -100,6 +100,6 @@ func (p *Producer) Send(ctx context.Context, m Message) (Result, error) {
 
 // Close shuts the producer down.
 func (p *Producer) Close(ctx context.Context) error {
-	_, err := p.d.call(ctx, request{Op: "close", Name: p.name})
+	_, err := p.d.call(ctx, request{Op: "close-producer", Name: p.name})
 	return err
 }

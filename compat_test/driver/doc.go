@@ -15,7 +15,7 @@
 //	           -> status, msgId, offsetMsgId, broker, queueId, queueOffset, transactionId, regionId
 //	consumer   name, namesrv, group, topic, expr, broadcast, orderly, fail (0 = always succeed,
 //	           n > 0 = fail the first n deliveries of each message, -1 = always fail), instance
-//	close      name
+//	close-producer, close-consumer   name
 //
 // A delivered message is an event: "event":"msg", "consumer", "at" (wall ms), and the message's fields
 // as the client shows them, all properties included. "event":"ready" is the first line of a driver.

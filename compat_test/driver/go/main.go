@@ -5,7 +5,6 @@ package main
 import (
 	"bufio"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -115,28 +114,16 @@ func (d *driver) dispatch(r request) (object, error) {
 			return nil, fmt.Errorf("no producer %q", r.Producer)
 		}
 		return p.send(r)
-	case "close":
-		return nil, d.close(r.Name)
+	case "close-producer":
+		var p *producing
+		d.put(func() { p = d.producers[r.Name]; delete(d.producers, r.Name) })
+		return nil, p.client.Shutdown()
+	case "close-consumer":
+		var c *consuming
+		d.put(func() { c = d.consumers[r.Name]; delete(d.consumers, r.Name) })
+		return nil, c.client.Shutdown()
 	}
 	return nil, fmt.Errorf("unknown op %q", r.Op)
-}
-
-func (d *driver) close(name string) error {
-	var p *producing
-	var c *consuming
-	d.put(func() {
-		p, c = d.producers[name], d.consumers[name]
-		delete(d.producers, name)
-		delete(d.consumers, name)
-	})
-	var errs []error
-	if p != nil {
-		errs = append(errs, p.client.Shutdown())
-	}
-	if c != nil {
-		errs = append(errs, c.client.Shutdown())
-	}
-	return errors.Join(errs...)
 }
 
 func (d *driver) put(f func()) {

@@ -13,7 +13,7 @@ import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageExt;
 
 /** A DefaultMQPushConsumer that reports each delivery and fails as often as it was told. */
-final class Consumer implements AutoCloseable {
+final class Consumer {
     /** Where events go. */
     interface Sink {
         void emit(Map<String, Object> event);
@@ -95,8 +95,7 @@ final class Consumer implements AutoCloseable {
         return e;
     }
 
-    @Override
-    public void close() {
+    void close() {
         consumer.shutdown();
     }
 }

@@ -20,7 +20,8 @@ import org.apache.rocketmq.remoting.protocol.RemotingSerializable;
  */
 public final class Driver {
     private final PrintStream out;
-    private final Map<String, AutoCloseable> open = new ConcurrentHashMap<>();
+    private final Map<String, Producer> producers = new ConcurrentHashMap<>();
+    private final Map<String, Consumer> consumers = new ConcurrentHashMap<>();
 
     private Driver(PrintStream out) {
         this.out = out;
@@ -60,18 +61,18 @@ public final class Driver {
     private Map<String, Object> dispatch(Request r) throws Exception {
         switch (r.text("op")) {
             case "producer":
-                open.put(r.text("name"), new Producer(r));
+                producers.put(r.text("name"), new Producer(r));
+                return Map.of();
+            case "close-producer":
+                producers.remove(r.text("name")).close();
                 return Map.of();
             case "send":
-                return ((Producer) open.get(r.text("producer"))).send(r);
+                return producers.get(r.text("producer")).send(r);
             case "consumer":
-                open.put(r.text("name"), new Consumer(r, this::emit));
+                consumers.put(r.text("name"), new Consumer(r, this::emit));
                 return Map.of();
-            case "close":
-                AutoCloseable c = open.remove(r.text("name"));
-                if (c != null) {
-                    c.close();
-                }
+            case "close-consumer":
+                consumers.remove(r.text("name")).close();
                 return Map.of();
             default:
                 throw new IllegalArgumentException("unknown op " + r.text("op"));

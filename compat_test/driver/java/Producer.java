@@ -11,7 +11,7 @@ import org.apache.rocketmq.common.message.MessageAccessor;
 import org.apache.rocketmq.common.message.MessageQueue;
 
 /** A DefaultMQProducer. Nothing is sent twice by the client itself unless "retries" says so. */
-final class Producer implements AutoCloseable {
+final class Producer {
     private static final MessageQueueSelector BY_HASH =
         (queues, msg, key) -> queues.get(Math.floorMod(key.hashCode(), queues.size()));
 
@@ -129,8 +129,7 @@ final class Producer implements AutoCloseable {
         return m;
     }
 
-    @Override
-    public void close() {
+    void close() {
         producer.shutdown();
     }
 }
