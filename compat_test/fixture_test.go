@@ -118,7 +118,7 @@ func (f *fixture) send(t *testing.T, m client.Message) sent {
 	t.Helper()
 	s, err := f.trySend(t, m)
 	if err != nil {
-		t.Fatalf("send %+v: %v", m, err)
+		t.Fatalf("send %v: %v", m, err)
 	}
 	return s
 }
@@ -196,7 +196,7 @@ func checkContent(t *testing.T, m sent, d client.Delivery) {
 	}
 	if d.Topic != m.message.Topic || d.Tags != m.message.Tags || d.Keys != m.message.Keys || d.Flag != m.message.Flag ||
 		string(d.Body) != string(m.message.Body) {
-		t.Errorf("sent %+v\n got %+v", m.message, d)
+		t.Errorf("sent %v\n got %+v", m.message, d)
 	}
 	if d.BornTimestamp < m.before || d.BornTimestamp > m.after {
 		t.Errorf("bornTimestamp %d is not within the send, %d to %d", d.BornTimestamp, m.before, m.after)

@@ -50,13 +50,13 @@ func TestSendResultsAreComplete(t *testing.T) {
 		} {
 			s := f.send(t, m)
 			if s.MsgID == "" || s.MsgID != s.UniqKey {
-				t.Errorf("%+v: msgId %q, UNIQ_KEY %q", m, s.MsgID, s.UniqKey)
+				t.Errorf("%v: msgId %q, UNIQ_KEY %q", m, s.MsgID, s.UniqKey)
 			}
 			if len(s.OffsetMsgID) != 32 || s.Broker != brokerA || s.QueueID < 0 || s.QueueID > 3 || s.QueueOffset < 0 || s.RegionID != "DefaultRegion" {
-				t.Errorf("%+v: incomplete result %+v", m, s.Result)
+				t.Errorf("%v: incomplete result %+v", m, s.Result)
 			}
 			if m.Queue != nil && s.QueueID != queue {
-				t.Errorf("%+v: the result names queue %d", m, s.QueueID)
+				t.Errorf("%v: the result names queue %d", m, s.QueueID)
 			}
 			await(t, f.consumer, s)
 		}

@@ -2,6 +2,8 @@ package client
 
 import (
 	"context"
+	"fmt"
+	"strings"
 )
 
 // request is one line to the driver; compat_test/driver says what its members mean.
@@ -62,6 +64,26 @@ type Message struct {
 	Broker   string
 	Queue    *int
 	OrderKey string
+}
+
+// String leaves out what is not set, and most of a long body.
+func (m Message) String() string {
+	var b strings.Builder
+	for _, f := range []struct {
+		name  string
+		value any
+		set   bool
+	}{
+		{"mode", m.Mode, m.Mode != ""}, {"topic", m.Topic, true}, {"tags", m.Tags, m.Tags != ""}, {"keys", m.Keys, m.Keys != ""},
+		{"flag", m.Flag, m.Flag != 0}, {"props", m.Props, len(m.Props) > 0}, {"level", m.Level, m.Level != 0},
+		{"deliverMs", m.DeliverMs, m.DeliverMs != 0}, {"delayMs", m.DelayMs, m.DelayMs != 0}, {"delaySec", m.DelaySec, m.DelaySec != 0},
+		{"orderKey", m.OrderKey, m.OrderKey != ""}, {"body", fmt.Sprintf("%.40q (%d bytes)", m.Body, len(m.Body)), len(m.Body) > 0},
+	} {
+		if f.set {
+			fmt.Fprintf(&b, "%s %v, ", f.name, f.value)
+		}
+	}
+	return strings.TrimSuffix(b.String(), ", ")
 }
 
 // Result is what a library's send reported.

@@ -130,7 +130,7 @@ func (c *Cluster) newBroker(name string, conf map[string]string) (*Broker, error
 	}
 	if strings.HasPrefix(c.Version, "5.") {
 		maps.Copy(lines, map[string]string{
-			"timerWheelEnable": "true", "timerPrecisionMs": "100", "timerMaxDelaySec": "3456000",
+			"timerWheelEnable": "true", "timerMaxDelaySec": "3456000",
 		})
 	}
 	maps.Copy(lines, conf)
