@@ -39,6 +39,27 @@ func TestLevelsFireAtTheirTime(t *testing.T) {
 	})
 }
 
+func TestTheBrokersOwnLevelTableRules(t *testing.T) {
+	t.Parallel()
+	eachPair(t, func(t *testing.T, p pair) {
+		f := fixtureOf(t, p)
+		suite.whole[p.version].RLock()
+		defer suite.whole[p.version].RUnlock()
+		topic := f.ownTopic(t, "table", brokerB, 1)
+		c := f.consume(t, client.ConsumerOptions{Name: topic, Topic: topic})
+		last := len(shortLevels)
+		var all []sent
+		levels := []int{4, 5, last, last + 1, 100, 2147483647} // above the end means the last
+		for _, level := range levels {
+			all = append(all, f.send(t, client.Message{Topic: topic, Level: level}))
+		}
+		for i, d := range await(t, c, all...) {
+			delay := int64(shortLevels[min(levels[i], last)-1]) * 1000
+			checkDue(t, fmt.Sprint("level ", levels[i]), d, all[i].before+delay, all[i].after-all[i].before)
+		}
+	})
+}
+
 func TestTimersFireAtTheirTime(t *testing.T) {
 	t.Parallel()
 	eachPair(t, func(t *testing.T, p pair) {

@@ -27,7 +27,6 @@ type flood struct {
 	started []int64 // when it was sent first, ms
 	acked   []bool
 	stored  map[string][]int64 // store timestamps by UNIQ_KEY
-	foreign int
 }
 
 // Whether a message may come more than once.
