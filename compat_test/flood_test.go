@@ -20,6 +20,8 @@ type flood struct {
 	queues int
 	prefix string
 	body   []byte
+	// serialize is the form of the request headers.
+	serialize codec.Serialize
 
 	mu      sync.Mutex
 	due     []int64 // by index; 0 = no delay
@@ -62,7 +64,7 @@ func (f *flood) message(i int) *raw.Message {
 	if f.started[i] == 0 {
 		f.started[i] = time.Now().UnixMilli()
 	}
-	m := &raw.Message{Topic: f.topic, Queue: int32(i % f.queues), Body: f.body}
+	m := &raw.Message{Topic: f.topic, Queue: int32(i % f.queues), Body: f.body, Serialize: f.serialize}
 	if m.Body == nil {
 		m.Body = []byte("body of " + f.key(i))
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/delaygate/delaygate/codec"
 	"github.com/delaygate/delaygate/compat_test/raw"
 	"github.com/delaygate/delaygate/compat_test/toolchain"
 )
@@ -36,6 +37,7 @@ func volume(t *testing.T, version string) {
 		return &flood{addr: addr, reader: raw.NewReader(c.Broker(brokerA).Addr, topic, queues), topic: topic, queues: queues, prefix: "V" + name}
 	}
 	plain, timed, levels := open("plain"), open("timed"), open("levels")
+	timed.serialize = codec.Binary
 	plain.add(0, 5000)
 	levels.addLevel(1, 1000)
 	levels.addLevel(2, 1000)
