@@ -1,40 +1,224 @@
 package timer
 
-type entry struct{}
+import (
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/delaygate/delaygate/timer/vfs"
+)
 
 // Store is the durable timer store. All methods may be called from any goroutine.
-type Store struct{ o Options }
+type Store struct {
+	o      Options
+	unlock vfs.Unlocker
+	log    intake
+	man    *manifest // the janitor's
+
+	mu           sync.Mutex // never held while the disk is read or written
+	wheel        *wheel
+	segs         []*segment // not sealed, oldest first; the last is the writer's
+	runs         []*run
+	trash        []*dataFile // named by no MANIFEST, waiting for their last reader
+	free         []string    // blank segments on disk; changed by the janitor only
+	generation   uint64      // counts installed runs
+	installing   bool        // a run is taking the place of its segment
+	cut          *cutRequest
+	seals        int64
+	manifestSize int64
+	closed       bool
+
+	damaged  atomic.Int64
+	pauseNow time.Duration // the janitor's
+
+	spares      chan *segment // the next segment, made ahead; capacity 1
+	troubles    chan error    // the janitor's last failure; capacity 1
+	janitorWake chan struct{}
+	loaderWake  chan struct{}
+	firingWake  chan struct{}
+	closing     chan struct{} // Close has begun: the writer finishes
+	stop        chan struct{} // the writer has finished: everybody stops
+	written     sync.WaitGroup
+	wg          sync.WaitGroup
+}
+
+// Open recovers the store in Options.Dir and locks the folder. Put may be called at once; nothing fires before Start.
+//
+// Errors: ErrLocked, ErrVersion, or what the file system said. Damaged files and records are no error: they are
+// logged, counted in Stats.Corrupt, and kept with the suffix .broken.
+func Open(o Options) (*Store, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{
+		o:           o,
+		wheel:       newWheel(o.Window),
+		spares:      make(chan *segment, 1),
+		troubles:    make(chan error, 1),
+		janitorWake: make(chan struct{}, 1),
+		loaderWake:  make(chan struct{}, 1),
+		firingWake:  make(chan struct{}, 1),
+		closing:     make(chan struct{}),
+		stop:        make(chan struct{}),
+	}
+	s.log.open = newGroup()
+	s.log.wake = make(chan struct{}, 1)
+	if err := o.FS.MkdirAll(o.Dir); err != nil {
+		return nil, fmt.Errorf("timer: make data folder: %w", err)
+	}
+	if s.unlock, err = o.FS.Lock(s.path(lockName)); err != nil {
+		return nil, fmt.Errorf("timer: data folder %s: %w", o.Dir, err)
+	}
+	first, err := s.recover()
+	if err != nil {
+		s.closeFiles()
+		return nil, fmt.Errorf("timer: open %s: %w", o.Dir, err)
+	}
+	s.wheel.horizon = o.Now() + o.Horizon.Milliseconds()
+	w := &writer{s: s}
+	w.use(first)
+	s.wg.Add(3)
+	s.written.Add(1)
+	go w.run()
+	go s.janitor()
+	go s.loader()
+	s.wakeLoader()
+	return s, nil
+}
+
+// Close stops firing and intake, answers every open Put, syncs, and unlocks the folder. Fired entries that are not settled fire
+// again after the next Open.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil
+	}
+	s.closed = true
+	s.mu.Unlock()
+
+	s.log.mu.Lock()
+	s.log.closing = true
+	s.log.mu.Unlock()
+	close(s.closing)
+	s.log.poke()
+	s.written.Wait()
+	close(s.stop)
+	s.wg.Wait()
+
+	s.log.mu.Lock()
+	failed := s.log.err
+	s.log.mu.Unlock()
+	return errors.Join(failed, s.closeFiles())
+}
+
+func (s *Store) closeFiles() error {
+	var errs []error
+	for _, g := range s.segs {
+		errs = append(errs, g.f.Close())
+	}
+	for _, r := range s.runs {
+		errs = append(errs, r.f.Close())
+	}
+	for _, d := range s.trash {
+		errs = append(errs, d.f.Close())
+	}
+	select {
+	case g := <-s.spares:
+		errs = append(errs, g.f.Close())
+	default:
+	}
+	if s.man != nil {
+		s.man.close()
+	}
+	return errors.Join(append(errs, s.unlock.Unlock())...)
+}
+
+// corrupt counts and reports damage on the disk.
+func (s *Store) corrupt(what, path string, args ...any) {
+	s.damaged.Add(1)
+	s.o.Log.Error("timer: "+what, append([]any{"path", path}, args...)...)
+}
 
 // Stats is a snapshot of a Store.
 type Stats struct {
 	Pending         int64 // entries accepted and not settled; exact
-	Overdue         int64 // pending entries whose due time has passed, fired or not
+	Overdue         int64 // pending entries whose due time has passed, fired or not; estimated within the present hour for a flow with more of them than its window
 	OldestOverdueMs int64 // age of the oldest of them in ms, 0 when there is none
-	Segments        int   // intake segments not yet sealed
-	Runs            int   // sealed runs with pending entries
+	Segments        int   // intake segments that are not sealed
+	Runs            int   // sealed runs
 	DiskBytes       int64 // size of all files of the store
 	LastLSN         LSN   // the highest number given out
 	Corrupt         int64 // damaged records, pages and files met since Open
 	Seals           int64 // segments sealed since Open
 }
 
-// Open recovers the store in Options.Dir and locks the folder.
-func Open(o Options) (*Store, error) { return &Store{o: o}, nil }
+// Stats returns a snapshot. It costs a look at every flow and file, none at the disk.
+func (s *Store) Stats() Stats {
+	now := s.o.Now()
+	s.log.mu.Lock()
+	last := s.log.next - 1
+	s.log.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := Stats{
+		Pending:   s.wheel.pending,
+		Segments:  len(s.segs),
+		Runs:      len(s.runs),
+		DiskBytes: s.manifestSize + int64(len(s.free)+len(s.spares))*s.o.SegmentBytes,
+		LastLSN:   last,
+		Corrupt:   s.damaged.Load(),
+		Seals:     s.seals,
+	}
+	for _, g := range s.segs {
+		st.DiskBytes += g.size
+	}
+	for _, r := range s.runs {
+		st.DiskBytes += r.size
+	}
+	for _, d := range s.trash {
+		st.DiskBytes += d.size
+	}
+	oldest := int64(math.MaxInt64)
+	for _, f := range s.wheel.flows {
+		n, due := f.overdue(now)
+		st.Overdue += n
+		oldest = min(oldest, due)
+	}
+	if st.Overdue > 0 && oldest < now {
+		st.OldestOverdueMs = now - oldest
+	}
+	return st
+}
 
-// Put stores an entry; see the package comment.
-func (s *Store) Put(e *Entry, done func(error)) (LSN, error) { return 0, ErrClosed }
-
-// Start begins firing.
-func (s *Store) Start(sink func([]Item)) {}
-
-// Load returns the body of a fired item.
-func (s *Store) Load(it Item) ([]byte, error) { return nil, ErrClosed }
-
-// Settle marks an item as delivered.
-func (s *Store) Settle(it Item) {}
-
-// Stats returns a snapshot.
-func (s *Store) Stats() Stats { return Stats{} }
-
-// Close stops the store.
-func (s *Store) Close() error { return nil }
+// overdue returns how many entries of a flow are overdue and the due time of the oldest.
+func (f *flow) overdue(now int64) (n, oldest int64) {
+	oldest = math.MaxInt64
+	for _, e := range f.fired {
+		oldest = min(oldest, e.due)
+	}
+	inRAM := int64(len(f.fired) + f.armed.before(key{due: now + 1}))
+	if f.armed.len() > 0 {
+		oldest = min(oldest, f.armed.min().due)
+	}
+	if f.resume.due > now {
+		return inRAM, oldest
+	}
+	share := float64(now-hourOf(now)*hourMs) / hourMs
+	for h, count := range f.hours {
+		switch {
+		case h < hourOf(now):
+			n += count
+		case h == hourOf(now):
+			n += int64(float64(count) * share)
+		default:
+			continue
+		}
+		oldest = min(oldest, max(h*hourMs, f.resume.due)) // what is not in RAM is not before the resume point
+	}
+	return max(n, inRAM), oldest
+}

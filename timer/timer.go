@@ -37,7 +37,7 @@ type Item struct {
 	LSN  LSN
 	Flow Flow
 	Lane uint16
-	Len  int32 // bytes of the body
+	Len  int32 // bytes of its record: the body, the key, the flow's names and 40 more
 
 	entry *entry
 }

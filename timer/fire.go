@@ -1,0 +1,138 @@
+package timer
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// fireBatch is the most items that the sink gets in one call.
+const fireBatch = 1024
+
+// Start begins firing. The sink is called from one goroutine with entries whose due time has come by
+// Options.Now, each entry once, per flow in (due, LSN) order. It must not block, and may keep the slice. Fired entries count against the
+// window of their flow until they are settled; that is the back-pressure. Start must be called once.
+func (s *Store) Start(sink func([]Item)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
+	s.wg.Add(1)
+	go s.firing(sink)
+	s.wakeLoader()
+}
+
+// firing sleeps until the next entry is due, and looks at the wall clock often enough to notice when it is
+// stepped.
+func (s *Store) firing(sink func([]Item)) {
+	defer s.wg.Done()
+	timer := stoppedTimer()
+	defer timer.Stop()
+	for {
+		now := s.o.Now()
+		items, next, armed, far := s.due(now)
+		if far {
+			s.wakeLoader()
+		}
+		if len(items) > 0 {
+			sink(items)
+			select {
+			case <-s.stop:
+				return
+			default:
+				continue
+			}
+		}
+		wait := s.o.poll
+		if armed {
+			wait = min(wait, time.Duration(next-now)*time.Millisecond)
+		}
+		timer.Reset(wait)
+		select {
+		case <-timer.C:
+		case <-s.firingWake:
+		case <-s.stop:
+			return
+		}
+	}
+}
+
+// due fires what is due at now. far: the loaded part of the future gets short.
+func (s *Store) due(now int64) (items []Item, next int64, armed, far bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	items = s.wheel.fire(now, nil, fireBatch)
+	next, armed = s.wheel.nextDue()
+	return items, next, armed, now+s.o.Horizon.Milliseconds()/2 > s.wheel.horizon
+}
+
+// Load returns the body of an item that the sink got, in a fresh slice. It reads the disk and may be called from any
+// goroutine, as often as needed until the item is settled. ErrCorrupt: the record is damaged.
+func (s *Store) Load(it Item) ([]byte, error) {
+	e := it.entry
+	if e == nil {
+		return nil, errors.New("timer: Load of an item that did not come from the store")
+	}
+	s.mu.Lock()
+	home, off := e.home, e.off
+	switch {
+	case s.closed:
+		s.mu.Unlock()
+		return nil, ErrClosed
+	case e.flow.fired[e.lsn] != e:
+		s.mu.Unlock()
+		return nil, ErrSettled
+	case home == nil:
+		s.mu.Unlock()
+		return nil, ErrCorrupt
+	}
+	home.refs++
+	s.mu.Unlock()
+	r, err := home.readRecord(off, int(e.length))
+	damaged := errors.Is(err, ErrCorrupt)
+	s.mu.Lock()
+	s.release(home)
+	home.rotten = home.rotten || damaged
+	s.mu.Unlock()
+	if err != nil {
+		if damaged {
+			s.corrupt("the record of a due entry is damaged", home.path, "offset", off, "lsn", e.lsn)
+		}
+		return nil, fmt.Errorf("load lsn %d: %w", e.lsn, err)
+	}
+	return append([]byte(nil), r.body...), nil
+}
+
+// Settle says that a fired item was delivered: it will not come back. It is durable within 50 ms (SyncInterval:
+// Options.SyncEvery). Any goroutine; settling twice does nothing.
+func (s *Store) Settle(it Item) {
+	e := it.entry
+	if e == nil || !s.settle(e) {
+		return
+	}
+	s.log.settle(e.key())
+}
+
+func (s *Store) settle(e *entry) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := e.flow
+	if f.fired[e.lsn] != e {
+		return false
+	}
+	delete(f.fired, e.lsn)
+	s.wheel.count(f, e.due, -1)
+	e.done = true
+	if e.home != nil && e.home.run != nil {
+		r := e.home.run
+		r.setDone(int(e.ord))
+		if r.pending == 0 {
+			s.wakeJanitor()
+		}
+	}
+	if s.wheel.thirsty(f) {
+		s.wakeLoader()
+	}
+	return true
+}

@@ -1,0 +1,285 @@
+package timer
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/delaygate/delaygate/timer/vfs"
+)
+
+// spareFiles is how many retired segments are kept for recycling.
+const spareFiles = 2
+
+// janitor is the one goroutine that makes segments, seals them, writes MANIFEST and unlinks.
+func (s *Store) janitor() {
+	defer s.wg.Done()
+	for {
+		did, err := s.chore()
+		switch {
+		case errors.Is(err, ErrClosed):
+			return
+		case err != nil:
+			s.trouble(err)
+			if !s.pause() {
+				return
+			}
+		case did:
+			s.calm()
+		default:
+			select {
+			case <-s.janitorWake:
+			case <-s.stop:
+				return
+			}
+		}
+		select {
+		case <-s.stop:
+			return
+		default:
+		}
+	}
+}
+
+// chore does the most urgent piece of work, if there is any.
+func (s *Store) chore() (did bool, err error) {
+	s.mu.Lock()
+	cut := s.cut
+	dead := s.deadRun()
+	full := s.oldestFull()
+	s.mu.Unlock()
+	s.emptyTrash()
+	switch {
+	case cut != nil:
+		return true, s.noteCut(cut)
+	case len(s.spares) == 0:
+		return true, s.makeSpare()
+	case dead != nil:
+		return true, s.dropRun(dead)
+	case full != nil:
+		return true, s.seal(full)
+	}
+	return false, nil
+}
+
+func (s *Store) deadRun() *run {
+	for _, r := range s.runs {
+		if r.pending == 0 {
+			return r
+		}
+	}
+	return nil
+}
+
+// oldestFull returns the segment to seal next: always the oldest, so that settles never overtake their puts.
+func (s *Store) oldestFull() *segment {
+	if len(s.segs) > 0 && s.segs[0].full {
+		return s.segs[0]
+	}
+	return nil
+}
+
+func (s *Store) noteCut(c *cutRequest) error {
+	err := s.commit([]manifestOp{{op: opCutSeg, id: c.seg.id, n: uint64(c.end)}})
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.cut = nil
+	s.mu.Unlock()
+	close(c.done)
+	return nil
+}
+
+func (s *Store) dropRun(r *run) error {
+	if err := s.commit([]manifestOp{{op: opDropRun, id: r.id}}); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.runs = slices.DeleteFunc(s.runs, func(x *run) bool { return x == r })
+	r.doomed = true
+	s.trash = append(s.trash, &r.dataFile)
+	return nil
+}
+
+// makeSpare prepares the next segment: it is on the disk and in MANIFEST before anything is written to it.
+func (s *Store) makeSpare() error {
+	seg, err := s.makeSegment()
+	if err != nil {
+		return err
+	}
+	if err := s.commit([]manifestOp{{op: opAddSeg, id: seg.id, n: seg.epoch}}); err != nil {
+		return err
+	}
+	s.spares <- seg
+	return nil
+}
+
+func (s *Store) makeSegment() (*segment, error) {
+	id, epoch := s.newFileID(), newEpoch()
+	path := s.path(fileName(segPrefix, id))
+	f, err := s.blankFile(path)
+	if err != nil {
+		return nil, err
+	}
+	head := make([]byte, segDataStart)
+	copy(head, encodeHead(segMagic, id, epoch))
+	_, err = f.WriteAt(head, 0)
+	if err == nil {
+		err = f.Sync(false)
+	}
+	if err == nil {
+		err = s.o.FS.SyncDir(s.o.Dir)
+	}
+	if err != nil {
+		f.Close()
+		return nil, errors.Join(fmt.Errorf("prepare %s: %w", path, err), s.o.FS.Remove(path))
+	}
+	return newSegment(id, epoch, path, f, s.o.SegmentBytes), nil
+}
+
+// blankFile returns a file of the size of a segment: a recycled one or a new one full of zeros.
+func (s *Store) blankFile(path string) (vfs.File, error) {
+	if n := len(s.free); n > 0 {
+		old := s.free[n-1]
+		s.setFree(s.free[:n-1])
+		if err := s.o.FS.Rename(old, path); err != nil {
+			return nil, fmt.Errorf("recycle %s: %w", old, err)
+		}
+		return s.o.FS.Open(path)
+	}
+	f, err := s.o.FS.Create(path)
+	if err != nil {
+		return nil, fmt.Errorf("make %s: %w", path, err)
+	}
+	if err := zeroFill(f, s.o.SegmentBytes); err != nil {
+		f.Close()
+		return nil, errors.Join(fmt.Errorf("fill %s: %w", path, err), s.o.FS.Remove(path))
+	}
+	return f, nil
+}
+
+func (s *Store) setFree(free []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.free = free
+}
+
+// emptyTrash recycles or unlinks retired files that nobody reads any more.
+func (s *Store) emptyTrash() {
+	s.mu.Lock()
+	var out []*dataFile
+	s.trash = slices.DeleteFunc(s.trash, func(d *dataFile) bool {
+		if d.refs == 0 {
+			out = append(out, d)
+		}
+		return d.refs == 0
+	})
+	s.mu.Unlock()
+	for _, d := range out {
+		d.f.Close()
+		if err := s.dispose(d); err != nil {
+			s.o.Log.Warn("timer: a file that is not needed any more stays until the next start", "path", d.path, "err", err)
+		}
+	}
+}
+
+func (s *Store) dispose(d *dataFile) error {
+	switch {
+	case d.rotten:
+		return s.o.FS.Rename(d.path, d.path+brokenSuffix)
+	case d.seg == nil || d.size != s.o.SegmentBytes || len(s.free) >= spareFiles:
+		return s.o.FS.Remove(d.path)
+	}
+	free := s.path(fileName(freePrefix, d.id))
+	if err := s.o.FS.Rename(d.path, free); err != nil {
+		return err
+	}
+	s.setFree(append(s.free, free))
+	return nil
+}
+
+// commit makes ops durable in MANIFEST, with all bitmap changes that it does not have yet. It does not give up before the store
+// closes (ErrClosed), because after a failure nothing is known about what MANIFEST says.
+func (s *Store) commit(ops []manifestOp) error {
+	s.mu.Lock()
+	var all []manifestOp
+	for _, r := range s.runs {
+		if len(r.dirty) > 0 {
+			all = append(all, manifestOp{op: opBits, id: r.id, bits: r.takeDirty()})
+		}
+	}
+	s.mu.Unlock()
+	all = append(append(all, ops...), manifestOp{op: opNextFile, id: s.man.state.nextFile})
+	err := s.man.commit(all, s.doneWords)
+	for err != nil {
+		s.trouble(err)
+		if !s.pause() {
+			return ErrClosed
+		}
+		err = s.man.rewrite(s.doneWords)
+	}
+	s.calm()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.manifestSize = s.man.size
+	return nil
+}
+
+// doneWords returns the done bitmap of a run, nothing for one that is not installed yet.
+func (s *Store) doneWords(id uint64) []word {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range s.runs {
+		if r.id == id {
+			return r.words()
+		}
+	}
+	return nil
+}
+
+func (s *Store) newFileID() uint64 {
+	id := s.man.state.nextFile
+	s.man.state.nextFile++
+	return id
+}
+
+func (s *Store) path(name string) string { return s.o.Dir + "/" + name }
+
+// trouble tells the log, and a writer that waits for a segment.
+func (s *Store) trouble(err error) {
+	s.o.Log.Error("timer: background work failed, retrying", "err", err)
+	select {
+	case <-s.troubles:
+	default:
+	}
+	s.troubles <- err
+}
+
+func (s *Store) calm() { s.pauseNow = 0 }
+
+// pause waits, longer each time until calm. False: the store closes.
+func (s *Store) pause() bool {
+	s.pauseNow = min(max(2*s.pauseNow, s.o.backoff), maxBackoffFactor*s.o.backoff)
+	t := time.NewTimer(s.pauseNow)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-s.stop:
+		return false
+	}
+}
+
+func (s *Store) wakeJanitor() { poke(s.janitorWake) }
+func (s *Store) wakeLoader()  { poke(s.loaderWake) }
+func (s *Store) wakeFiring()  { poke(s.firingWake) }
+
+func poke(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

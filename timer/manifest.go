@@ -1,0 +1,340 @@
+package timer
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/delaygate/delaygate/timer/vfs"
+)
+
+const (
+	manMagic     = "DGMANIF\n"
+	manFrameHead = 16
+	maxEditBytes = 256 << 20
+)
+
+// The operations of an edit. Part of the format: never renumber.
+const (
+	opNextFile = 1 // id
+	opFloor    = 2 // LSN
+	opAddSeg   = 3 // id, epoch
+	opDropSeg  = 4 // id
+	opCutSeg   = 5 // id, offset
+	opAddRun   = 6 // id, entries
+	opDropRun  = 7 // id
+	opBits     = 8 // run id, count, then count times: word number, word
+	// 9 (flow name) is reserved.
+)
+
+// word is 64 bits of a run's done bitmap.
+type word struct {
+	at   uint32
+	bits uint64
+}
+
+// manifestOp is one operation; which fields count depends on op.
+type manifestOp struct {
+	op   byte
+	id   uint64
+	n    uint64
+	bits []word
+}
+
+type segMeta struct {
+	epoch uint64
+	cut   int64 // where its records end, 0: unknown
+}
+
+// manifestState is what MANIFEST says.
+type manifestState struct {
+	nextFile uint64 // no file had this id or a higher one
+	floor    LSN    // no number up to this is given out again; runs up to it that are not named are superseded
+	segs     map[uint64]segMeta
+	runs     map[uint64]uint64            // entries by id
+	bits     map[uint64]map[uint32]uint64 // filled by readManifest only
+}
+
+func newManifestState() *manifestState {
+	return &manifestState{
+		nextFile: 1,
+		segs:     map[uint64]segMeta{},
+		runs:     map[uint64]uint64{},
+		bits:     map[uint64]map[uint32]uint64{},
+	}
+}
+
+// apply changes the state; bits are kept only if keepBits.
+func (m *manifestState) apply(ops []manifestOp, keepBits bool) {
+	for _, o := range ops {
+		switch o.op {
+		case opNextFile:
+			m.nextFile = max(m.nextFile, o.id)
+		case opFloor:
+			m.floor = max(m.floor, LSN(o.id))
+		case opAddSeg:
+			m.segs[o.id] = segMeta{epoch: o.n}
+		case opDropSeg:
+			delete(m.segs, o.id)
+		case opCutSeg:
+			if g, ok := m.segs[o.id]; ok {
+				g.cut = int64(o.n)
+				m.segs[o.id] = g
+			}
+		case opAddRun:
+			m.runs[o.id] = o.n
+		case opDropRun:
+			delete(m.runs, o.id)
+			delete(m.bits, o.id)
+		case opBits:
+			if keepBits {
+				m.mergeBits(o)
+			}
+		}
+	}
+}
+
+func (m *manifestState) mergeBits(o manifestOp) {
+	words := m.bits[o.id]
+	if words == nil {
+		words = map[uint32]uint64{}
+		m.bits[o.id] = words
+	}
+	for _, w := range o.bits {
+		words[w.at] |= w.bits
+	}
+}
+
+// snapshot returns the operations that rebuild the state; bits gives the done words of a run.
+func (m *manifestState) snapshot(bits func(id uint64) []word) []manifestOp {
+	ops := []manifestOp{{op: opNextFile, id: m.nextFile}, {op: opFloor, id: uint64(m.floor)}}
+	for _, id := range sortedKeys(m.segs) {
+		g := m.segs[id]
+		ops = append(ops, manifestOp{op: opAddSeg, id: id, n: g.epoch})
+		if g.cut > 0 {
+			ops = append(ops, manifestOp{op: opCutSeg, id: id, n: uint64(g.cut)})
+		}
+	}
+	for _, id := range sortedKeys(m.runs) {
+		ops = append(ops, manifestOp{op: opAddRun, id: id, n: m.runs[id]})
+		if w := bits(id); len(w) > 0 {
+			ops = append(ops, manifestOp{op: opBits, id: id, bits: w})
+		}
+	}
+	return ops
+}
+
+func sortedKeys[V any](m map[uint64]V) []uint64 {
+	keys := make([]uint64, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// appendEdit appends one framed edit.
+func appendEdit(b []byte, seed uint32, seq uint64, ops []manifestOp) []byte {
+	at := len(b)
+	b = append(b, make([]byte, manFrameHead)...)
+	for _, o := range ops {
+		b = append(b, o.op)
+		b = le.AppendUint64(b, o.id)
+		switch o.op {
+		case opAddSeg, opCutSeg, opAddRun:
+			b = le.AppendUint64(b, o.n)
+		case opBits:
+			b = le.AppendUint32(b, uint32(len(o.bits)))
+			for _, w := range o.bits {
+				b = le.AppendUint32(b, w.at)
+				b = le.AppendUint64(b, w.bits)
+			}
+		}
+	}
+	le.PutUint32(b[at+4:], uint32(len(b)-at-manFrameHead))
+	le.PutUint64(b[at+8:], seq)
+	le.PutUint32(b[at:], checksum(seed, b[at+4:]))
+	return b
+}
+
+var errBadEdit = errors.New("an edit that is intact but not understood")
+
+// parseOps reads the operations of an edit.
+func parseOps(b []byte) ([]manifestOp, error) {
+	var ops []manifestOp
+	for len(b) > 0 {
+		o := manifestOp{op: b[0]}
+		if o.op < opNextFile || o.op > opBits || len(b) < 9 {
+			return nil, errBadEdit
+		}
+		o.id, b = le.Uint64(b[1:]), b[9:]
+		switch o.op {
+		case opAddSeg, opCutSeg, opAddRun:
+			if len(b) < 8 {
+				return nil, errBadEdit
+			}
+			o.n, b = le.Uint64(b), b[8:]
+		case opBits:
+			if len(b) < 4 || uint64(len(b)-4) < uint64(le.Uint32(b))*12 {
+				return nil, errBadEdit
+			}
+			o.bits = make([]word, le.Uint32(b))
+			b = b[4:]
+			for i := range o.bits {
+				o.bits[i] = word{le.Uint32(b), le.Uint64(b[4:])}
+				b = b[12:]
+			}
+		}
+		ops = append(ops, o)
+	}
+	return ops, nil
+}
+
+// readManifest reads MANIFEST. The error wraps fs.ErrNotExist when there is none, ErrVersion when it is newer, ErrCorrupt
+// when an edit before the last is damaged. A torn last edit is left out.
+func readManifest(fs vfs.FS, path string) (*manifestState, error) {
+	b, err := readFile(fs, path)
+	if err != nil {
+		return nil, err
+	}
+	id, epoch, err := decodeHead(b, manMagic)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	m, seed := newManifestState(), seedOf(id, epoch)
+	at := segHeadBytes
+	for seq := uint64(1); ; seq++ {
+		n := editLength(b[at:], seed, seq)
+		if n == 0 {
+			break
+		}
+		ops, err := parseOps(b[at+manFrameHead : at+n])
+		if err != nil {
+			return nil, fmt.Errorf("%s at %d: %w: %w", path, at, ErrCorrupt, err)
+		}
+		m.apply(ops, true)
+		at += n
+	}
+	if at == segHeadBytes {
+		return nil, fmt.Errorf("%s: %w: its first edit", path, ErrCorrupt)
+	}
+	for next := at + 1; next < len(b); next++ {
+		if editLength(b[next:], seed, 0) > 0 {
+			return nil, fmt.Errorf("%s at %d: %w: an edit before the last", path, at, ErrCorrupt)
+		}
+	}
+	return m, nil
+}
+
+// editLength returns the length of the intact edit that b starts with, else 0. seq 0 takes any number.
+func editLength(b []byte, seed uint32, seq uint64) int {
+	if len(b) < manFrameHead {
+		return 0
+	}
+	n := uint64(le.Uint32(b[4:])) + manFrameHead
+	if n == manFrameHead || n > uint64(len(b)) || n > maxEditBytes || seq != 0 && le.Uint64(b[8:]) != seq ||
+		le.Uint32(b) != checksum(seed, b[4:n]) {
+		return 0
+	}
+	return int(n)
+}
+
+func readFile(fs vfs.FS, path string) ([]byte, error) {
+	f, err := fs.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	size, err := f.Size()
+	if err != nil {
+		return nil, err
+	}
+	b := make([]byte, size)
+	n, err := f.ReadAt(b, 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	return b[:n], nil
+}
+
+// manifest writes MANIFEST. Only the janitor uses it after Open.
+type manifest struct {
+	fs    vfs.FS
+	dir   string
+	limit int64 // smallest size at which it is rewritten
+
+	state *manifestState
+	f     vfs.File
+	seed  uint32
+	seq   uint64
+	size  int64
+	base  int64 // size after the last rewrite
+}
+
+// commit makes ops part of the state and tries to make that durable. After an error nothing is known about what is on
+// the disk: call retry until it succeeds before anything is done that relies on the old or the new state.
+func (m *manifest) commit(ops []manifestOp, bits func(id uint64) []word) error {
+	m.state.apply(ops, false)
+	if m.f == nil || m.size > m.limit && m.size > 3*m.base {
+		return m.rewrite(bits)
+	}
+	b := appendEdit(nil, m.seed, m.seq+1, ops)
+	if _, err := m.f.WriteAt(b, m.size); err != nil {
+		return m.lost(fmt.Errorf("append to %s: %w", manifestName, err))
+	}
+	if err := m.f.Sync(true); err != nil {
+		return m.lost(fmt.Errorf("sync %s: %w", manifestName, err))
+	}
+	m.seq++
+	m.size += int64(len(b))
+	return nil
+}
+
+// lost gives up the file that an error happened on.
+func (m *manifest) lost(err error) error {
+	m.close()
+	return err
+}
+
+func (m *manifest) close() {
+	if m.f != nil {
+		m.f.Close()
+		m.f = nil
+	}
+}
+
+// rewrite replaces MANIFEST by one with only the present state.
+func (m *manifest) rewrite(bits func(id uint64) []word) error {
+	m.close()
+	epoch := newEpoch()
+	seed := seedOf(0, epoch)
+	b := appendEdit(encodeHead(manMagic, 0, epoch), seed, 1, m.state.snapshot(bits))
+	tmp, path := m.dir+"/"+manifestTmp, m.dir+"/"+manifestName
+	f, err := m.fs.Create(tmp)
+	if err != nil {
+		return fmt.Errorf("make %s: %w", tmp, err)
+	}
+	if err := m.install(f, b, tmp, path); err != nil {
+		f.Close()
+		return err
+	}
+	m.f, m.seed, m.seq, m.size, m.base = f, seed, 1, int64(len(b)), int64(len(b))
+	return nil
+}
+
+func (m *manifest) install(f vfs.File, b []byte, tmp, path string) error {
+	if _, err := f.WriteAt(b, 0); err != nil {
+		return fmt.Errorf("write %s: %w", tmp, err)
+	}
+	if err := f.Sync(false); err != nil {
+		return fmt.Errorf("sync %s: %w", tmp, err)
+	}
+	if err := m.fs.Rename(tmp, path); err != nil {
+		return fmt.Errorf("rename %s: %w", tmp, err)
+	}
+	if err := m.fs.SyncDir(m.dir); err != nil {
+		return fmt.Errorf("sync folder %s: %w", m.dir, err)
+	}
+	return nil
+}

@@ -1,0 +1,329 @@
+package timer
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/delaygate/delaygate/timer/vfs"
+)
+
+// recovery rebuilds a Store from what is on the disk. It deletes nothing before a MANIFEST that does not need it is durable.
+type recovery struct {
+	s       *Store
+	state   *manifestState
+	rebuilt bool // there was no readable MANIFEST
+	have    map[string]bool
+	highest LSN
+	junk    []string
+}
+
+// recover returns the segment that the writer begins with.
+func (s *Store) recover() (*segment, error) {
+	names, err := s.o.FS.ReadDir(s.o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	rc := &recovery{s: s, have: map[string]bool{}}
+	for _, n := range names {
+		rc.have[n] = true
+	}
+	for _, step := range []func() error{rc.manifest, rc.runs, rc.files, rc.segments} {
+		if err := step(); err != nil {
+			return nil, err
+		}
+	}
+	return rc.finish()
+}
+
+// manifest reads MANIFEST, or makes up one from the files if it cannot be read.
+func (rc *recovery) manifest() error {
+	s := rc.s
+	path := s.path(manifestName)
+	state, err := readManifest(s.o.FS, path)
+	switch {
+	case err == nil:
+		err = s.syncManifest(path)
+	case errors.Is(err, ErrCorrupt):
+		s.corrupt("MANIFEST is damaged, rebuilding it from runs and segments; settled entries may come back", path, "err", err)
+		if err := s.o.FS.Rename(path, path+brokenSuffix); err != nil {
+			return err
+		}
+		state, err = rc.rebuild()
+	case vfs.IsNotExist(err):
+		state, err = rc.rebuild()
+	}
+	if err != nil {
+		return err
+	}
+	for name := range rc.have {
+		if id, ok := anyID(name); ok {
+			state.nextFile = max(state.nextFile, id+1)
+		}
+	}
+	rc.state = state
+	s.man = &manifest{fs: s.o.FS, dir: s.o.Dir, limit: s.o.manifestBytes, state: state}
+	return nil
+}
+
+// syncManifest makes durable what was read: after a kill it may be in the page cache only.
+func (s *Store) syncManifest(path string) error {
+	f, err := s.o.FS.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := f.Sync(false); err != nil {
+		return fmt.Errorf("sync %s: %w", path, err)
+	}
+	return s.o.FS.SyncDir(s.o.Dir)
+}
+
+// anyID returns the file id in a name, broken ones included.
+func anyID(name string) (uint64, bool) {
+	name = strings.TrimSuffix(name, brokenSuffix)
+	for _, p := range []string{segPrefix, runPrefix, freePrefix} {
+		if id, ok := parseName(name, p); ok {
+			return id, true
+		}
+	}
+	return 0, false
+}
+
+// rebuild makes a state that names every run and segment there is.
+func (rc *recovery) rebuild() (*manifestState, error) {
+	rc.rebuilt = true
+	s, state := rc.s, newManifestState()
+	for name := range rc.have {
+		if id, ok := parseName(name, runPrefix); ok {
+			state.runs[id] = 0
+		}
+		id, ok := parseName(name, segPrefix)
+		if !ok {
+			continue
+		}
+		epoch, err := s.readEpoch(s.path(name), id)
+		if errors.Is(err, ErrCorrupt) {
+			s.corrupt("a segment cannot be read", s.path(name), "err", err)
+			err = s.o.FS.Rename(s.path(name), s.path(name)+brokenSuffix)
+		} else if err == nil {
+			state.segs[id] = segMeta{epoch: epoch}
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return state, nil
+}
+
+func (s *Store) readEpoch(path string, id uint64) (uint64, error) {
+	f, err := s.o.FS.Open(path)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	return headEpoch(f, path, segMagic, id)
+}
+
+func headEpoch(f vfs.File, path, magic string, id uint64) (uint64, error) {
+	size, err := f.Size()
+	if err != nil {
+		return 0, err
+	}
+	b, err := readAt(f, 0, int(min(size, segHeadBytes)))
+	if err != nil {
+		return 0, err
+	}
+	got, epoch, err := decodeHead(b, magic)
+	if err == nil && got != id {
+		err = fmt.Errorf("%w: it says it is number %x", ErrCorrupt, got)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", path, err)
+	}
+	return epoch, nil
+}
+
+// runs opens the runs that MANIFEST names, and decides about the others.
+func (rc *recovery) runs() error {
+	s := rc.s
+	for _, id := range sortedKeys(rc.state.runs) {
+		path := s.path(fileName(runPrefix, id))
+		r, err := openRun(s.o.FS, path, id)
+		switch {
+		case err == nil:
+			rc.adopt(r)
+			continue
+		case errors.Is(err, ErrCorrupt):
+			s.corrupt("a run cannot be read, its entries are lost unless their segment is still there", path, "err", err)
+			err = s.o.FS.Rename(path, path+brokenSuffix)
+		case vfs.IsNotExist(err):
+			s.corrupt("a run is missing, its entries are lost", path, "err", err)
+			err = nil
+		}
+		if err != nil {
+			return err
+		}
+		delete(rc.state.runs, id)
+	}
+	if rc.rebuilt {
+		return nil
+	}
+	return rc.unnamedRuns()
+}
+
+// unnamedRuns: a run that MANIFEST does not name is superseded by its segments, or was dropped; but if MANIFEST names a segment that is
+// gone, the run made from it is what is left.
+func (rc *recovery) unnamedRuns() error {
+	s := rc.s
+	for name := range rc.have {
+		id, ok := parseName(name, runPrefix)
+		if _, named := rc.state.runs[id]; !ok || named {
+			continue
+		}
+		r, err := openRun(s.o.FS, s.path(name), id)
+		switch {
+		case errors.Is(err, ErrVersion):
+			return err
+		case err == nil && rc.replaces(r):
+			s.o.Log.Warn("timer: adopting a run that MANIFEST does not name: its segment is gone", "path", r.path)
+			rc.state.runs[id] = uint64(r.entries)
+			rc.adopt(r)
+			continue
+		case err == nil:
+			r.f.Close()
+		}
+		rc.junk = append(rc.junk, name)
+	}
+	return nil
+}
+
+// replaces says whether a segment that r was made from is named but not there.
+func (rc *recovery) replaces(r *run) bool {
+	for id := range rc.state.segs {
+		if r.firstSeg <= id && id <= r.lastSeg && !rc.have[fileName(segPrefix, id)] {
+			return true
+		}
+	}
+	return false
+}
+
+func (rc *recovery) adopt(r *run) {
+	for i := range r.flows {
+		r.names = append(r.names, rc.s.wheel.flow(r.flows[i].name))
+	}
+	r.load(rc.state.bits[r.id])
+	rc.s.runs = append(rc.s.runs, r)
+	rc.highest = max(rc.highest, r.maxLSN)
+	rc.state.runs[r.id] = uint64(r.entries)
+	rc.s.countRun(r)
+}
+
+// countRun adds what is pending in a run to the counts of its flows. An hour that is wholly pending or wholly done needs only the
+// flow table; the pages of the others are read.
+func (s *Store) countRun(r *run) {
+	total := map[int64]int{}
+	for i, f := range r.flows {
+		for _, h := range f.hours {
+			total[h.hour] += int(h.count)
+			s.wheel.countHour(r.names[i], h.hour, int64(h.count))
+		}
+	}
+	hours := make([]int64, 0, len(total))
+	for h := range total {
+		hours = append(hours, h)
+	}
+	slices.Sort(hours)
+	from := 0
+	for _, h := range hours {
+		to := min(from+total[h], r.entries)
+		switch r.doneIn(from, to) {
+		case 0:
+		case to - from:
+			for i, f := range r.flows {
+				for _, c := range f.hours {
+					if c.hour == h {
+						s.wheel.countHour(r.names[i], h, -int64(c.count))
+					}
+				}
+			}
+		default:
+			s.uncountDone(r, h, from, to)
+		}
+		from = to
+	}
+}
+
+// uncountDone takes the done entries numbered [from, to) out of the counts of their hour.
+func (s *Store) uncountDone(r *run, hour int64, from, to int) {
+	b := make([]byte, pageBytes)
+	for page := from / pageEntries; page*pageEntries < to; page++ {
+		if err := r.readPage(page, b); err != nil {
+			s.damagedPage(r, page)
+			continue
+		}
+		for ord := max(from, page*pageEntries); ord < min(to, (page+1)*pageEntries); ord++ {
+			if flow := pageEntry(b, ord%pageEntries).flow; r.isDone(ord) && int(flow) < len(r.names) {
+				s.wheel.countHour(r.names[flow], hour, -1)
+			}
+		}
+	}
+}
+
+// files sorts out what is neither a named run nor a named segment.
+func (rc *recovery) files() error {
+	s := rc.s
+	for name := range rc.have {
+		id, isSeg := parseName(name, segPrefix)
+		_, named := rc.state.segs[id]
+		_, isFree := parseName(name, freePrefix)
+		switch {
+		case name == manifestTmp:
+			rc.junk = append(rc.junk, name)
+		case isSeg && !named && !rc.rebuilt, isFree:
+			if len(s.free) < spareFiles && s.sizeOf(name) == s.o.SegmentBytes {
+				s.free = append(s.free, s.path(name))
+			} else {
+				rc.junk = append(rc.junk, name)
+			}
+		}
+	}
+	return nil
+}
+
+func (s *Store) sizeOf(name string) int64 {
+	f, err := s.o.FS.Open(s.path(name))
+	if err != nil {
+		return -1
+	}
+	defer f.Close()
+	size, err := f.Size()
+	if err != nil {
+		return -1
+	}
+	return size
+}
+
+// finish makes the new state durable, then deletes what it does not need.
+func (rc *recovery) finish() (*segment, error) {
+	s := rc.s
+	s.log.next = max(rc.highest, rc.state.floor) + lsnSkip
+	rc.state.floor = s.log.next - 1
+	first, err := s.makeSegment()
+	if err != nil {
+		return nil, err
+	}
+	rc.state.segs[first.id] = segMeta{epoch: first.epoch}
+	if err := s.man.rewrite(s.doneWords); err != nil {
+		first.f.Close()
+		return nil, err
+	}
+	s.manifestSize = s.man.size
+	for _, name := range rc.junk {
+		if err := s.o.FS.Remove(s.path(name)); err != nil {
+			s.o.Log.Warn("timer: cannot remove a file that is not needed", "path", s.path(name), "err", err)
+		}
+	}
+	return first, nil
+}

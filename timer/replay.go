@@ -1,0 +1,253 @@
+package timer
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/delaygate/delaygate/timer/vfs"
+)
+
+// opened is a segment that recovery found.
+type opened struct {
+	seg  *segment
+	cut  int64     // where MANIFEST says its records end, 0: unknown
+	sums []stretch // without records
+	keep int       // how many stretches count
+}
+
+// segments replays what is not sealed.
+func (rc *recovery) segments() error {
+	var segs []*opened
+	for _, id := range sortedKeys(rc.state.segs) {
+		o, err := rc.openSegment(id)
+		if err != nil {
+			return err
+		}
+		if o == nil {
+			delete(rc.state.segs, id)
+			continue
+		}
+		rc.s.segs = append(rc.s.segs, o.seg)
+		stretches, err := o.scan()
+		if err != nil {
+			return err
+		}
+		for _, t := range stretches {
+			t.records = nil
+			o.sums = append(o.sums, t)
+		}
+		segs = append(segs, o)
+	}
+	rc.judge(segs)
+	for _, o := range segs {
+		if err := rc.replay(o); err != nil {
+			return err
+		}
+	}
+	rc.dropEmpty()
+	for _, g := range rc.s.segs {
+		for _, e := range g.entries {
+			if !e.done {
+				rc.s.wheel.admit(e)
+			}
+		}
+	}
+	return nil
+}
+
+// openSegment opens a segment and makes what is in it durable; nil when it is not there.
+func (rc *recovery) openSegment(id uint64) (*opened, error) {
+	s, meta := rc.s, rc.state.segs[id]
+	path := s.path(fileName(segPrefix, id))
+	f, err := s.o.FS.Open(path)
+	if vfs.IsNotExist(err) {
+		if !rc.sealed(id) {
+			s.corrupt("a segment is missing", path)
+		}
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	size, err := f.Size()
+	if err == nil {
+		err = f.Sync(false)
+	}
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	seg := newSegment(id, meta.epoch, path, f, size)
+	seg.full = true
+	_, err = headEpoch(f, path, segMagic, id)
+	switch {
+	case errors.Is(err, ErrCorrupt):
+		seg.rotten = true
+		s.corrupt("the head of a segment is damaged, MANIFEST has what is needed", path, "err", err)
+	case err != nil:
+		f.Close()
+		return nil, err
+	}
+	return &opened{seg: seg, cut: meta.cut}, nil
+}
+
+// sealed says whether a run was made from segment id.
+func (rc *recovery) sealed(id uint64) bool {
+	for _, r := range rc.s.runs {
+		if r.firstSeg <= id && id <= r.lastSeg {
+			return true
+		}
+	}
+	return false
+}
+
+func (o *opened) scan() ([]stretch, error) {
+	end := o.seg.size
+	if o.cut > 0 {
+		end = min(end, o.cut)
+	}
+	if end <= segDataStart {
+		return []stretch{{from: segDataStart, end: segDataStart}}, nil
+	}
+	b, err := readAt(o.seg.f, segDataStart, int(end-segDataStart))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", o.seg.path, err)
+	}
+	return scanRecords(b, segDataStart, o.seg.seed), nil
+}
+
+// judge tells rot from torn tails. A damaged place that a later group knew to be synced, or that lies before the end
+// that MANIFEST knows, is rot: it is skipped, reported, and the file is kept. Anything else is what a crash left
+// behind: the segment ends there.
+func (rc *recovery) judge(segs []*opened) {
+	synced := LSN(0) // by what comes later
+	for i := len(segs) - 1; i >= 0; i-- {
+		sums := segs[i].sums
+		for j := len(sums) - 1; j >= 0; j-- {
+			synced = max(synced, sums[j].synced)
+			sums[j].synced = synced
+		}
+	}
+	last := LSN(0)
+	for i, o := range segs {
+		follows := LSN(0) // what the first group of the next segment knew
+		if i+1 < len(segs) {
+			follows = segs[i+1].sums[0].opens
+		}
+		last = rc.judgeSegment(o, last, follows)
+	}
+}
+
+// judgeSegment decides how many stretches of a segment count, and returns the highest LSN up to its end.
+func (rc *recovery) judgeSegment(o *opened, last, follows LSN) LSN {
+	for j, t := range o.sums {
+		last = max(last, t.last)
+		o.keep = j + 1
+		final := o.keep == len(o.sums)
+		rotten := false
+		switch {
+		case o.cut > 0:
+			rotten = !final || t.end < o.cut
+		case final:
+			rotten = follows > last
+		default:
+			rotten = o.sums[j+1].synced > last
+		}
+		if rotten {
+			o.seg.rotten = true
+			rc.s.corrupt("records of a segment are damaged and skipped", o.seg.path, "offset", t.end, "after lsn", last)
+		} else if !final {
+			break
+		}
+	}
+	return last
+}
+
+// replay applies the records of a segment that count.
+func (rc *recovery) replay(o *opened) error {
+	stretches, err := o.scan()
+	if err != nil {
+		return err
+	}
+	end, skip := int64(segDataStart), rc.sealed(o.seg.id)
+	for _, t := range stretches[:o.keep] {
+		for i := range t.records {
+			if err := rc.apply(o.seg, &t.records[i], skip); err != nil {
+				return err
+			}
+		}
+		end = max(end, t.end)
+	}
+	if o.cut > 0 {
+		end = o.cut
+	}
+	rc.highest = max(rc.highest, o.seg.last)
+	meta := rc.state.segs[o.seg.id]
+	meta.cut = end
+	rc.state.segs[o.seg.id] = meta
+	return nil
+}
+
+// apply applies one record. skip: the puts of this segment are in a run.
+func (rc *recovery) apply(seg *segment, r *scanned, skip bool) error {
+	switch r.kind {
+	case kindGroup:
+		return nil
+	case kindPut:
+		seg.saw(r.lsn)
+		if skip {
+			return nil
+		}
+		name := Flow{string(r.broker), string(r.topic)}
+		seg.entries = append(seg.entries, &entry{
+			due: r.due, lsn: r.lsn, lane: r.lane, length: int32(r.length), off: r.off,
+			home: &seg.dataFile, flow: rc.s.wheel.flow(name),
+		})
+	case kindSettle:
+		seg.saw(r.lsn)
+		for _, k := range r.settled() {
+			rc.settle(k)
+		}
+	default:
+		return fmt.Errorf("%w: %s holds a record of kind %d", ErrVersion, seg.path, r.kind)
+	}
+	return nil
+}
+
+// settle marks an entry as done wherever it is now. It may be nowhere: settled before its segment was sealed.
+func (rc *recovery) settle(k key) {
+	for _, g := range rc.s.segs {
+		if e := g.find(k.lsn); e != nil {
+			e.done = true
+			return
+		}
+	}
+	for _, r := range rc.s.runs {
+		if k.lsn < r.minLSN || k.lsn > r.maxLSN {
+			continue
+		}
+		ord, x, ok, err := r.find(k)
+		if err != nil {
+			rc.s.corrupt("cannot look up a settled entry, it may come back", r.path, "lsn", k.lsn, "err", err)
+		}
+		if ok && r.setDone(ord) && int(x.flow) < len(r.names) {
+			rc.s.wheel.count(r.names[x.flow], k.due, -1)
+		}
+	}
+}
+
+// dropEmpty gives segments free in which there is nothing at all.
+func (rc *recovery) dropEmpty() {
+	s := rc.s
+	kept := s.segs[:0]
+	for _, g := range s.segs {
+		if g.last > 0 || g.rotten {
+			kept = append(kept, g)
+			continue
+		}
+		delete(rc.state.segs, g.id)
+		g.doomed = true
+		s.trash = append(s.trash, &g.dataFile)
+	}
+	s.segs = kept
+}

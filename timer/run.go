@@ -1,0 +1,359 @@
+package timer
+
+import (
+	"fmt"
+	"math/bits"
+	"sort"
+
+	"github.com/delaygate/delaygate/timer/vfs"
+)
+
+const (
+	runMagic      = "DGRUN01\n"
+	footMagic     = "DGRUNEND"
+	footBytes     = 144
+	pageBytes     = 4096
+	pageHead      = 32
+	indexBytes    = 32
+	pageEntries   = (pageBytes - pageHead) / indexBytes
+	flowHead      = 12
+	hourBytes     = 12
+	maxFlowBytes  = 1 << 30
+	maxRunEntries = 1 << 31
+)
+
+// indexEntry is one line of a run's index.
+type indexEntry struct {
+	due    int64
+	lsn    LSN
+	flow   uint32 // into the run's flow table
+	length uint32 // of the record
+	off    int64  // 48 bits
+	lane   uint16
+}
+
+func (x indexEntry) key() key { return key{x.due, x.lsn} }
+
+func (x indexEntry) put(b []byte) {
+	le.PutUint64(b, uint64(x.due))
+	le.PutUint64(b[8:], uint64(x.lsn))
+	le.PutUint32(b[16:], x.flow)
+	le.PutUint32(b[20:], x.length)
+	le.PutUint64(b[24:], uint64(x.off)&(1<<48-1)|uint64(x.lane)<<48)
+}
+
+func getIndexEntry(b []byte) indexEntry {
+	place := le.Uint64(b[24:])
+	return indexEntry{
+		due: int64(le.Uint64(b)), lsn: LSN(le.Uint64(b[8:])), flow: le.Uint32(b[16:]), length: le.Uint32(b[20:]),
+		off: int64(place & (1<<48 - 1)), lane: uint16(place >> 48),
+	}
+}
+
+// run is a sealed run: what its footer says, and its done bitmap. done, dirty, pending and badPages are guarded by Store.mu, the
+// rest never changes.
+type run struct {
+	dataFile
+	runFooter
+	flows []runFlow
+	names []*flow // by number in the flow table
+
+	done     []uint64
+	dirty    map[uint32]struct{} // words of done that MANIFEST does not have
+	pending  int
+	badPages map[int]bool // damaged index pages that were reported
+}
+
+// runFooter is the end of a run file.
+type runFooter struct {
+	entries            int
+	indexOff           int64
+	pages              int
+	flowOff            int64
+	flowLen            int64
+	flowCRC            uint32
+	minLSN, maxLSN     LSN    // of the segments it came from
+	firstSeg, lastSeg  uint64 // their ids
+	minDue, maxDue     int64
+	keysOff, keysBytes int64 // the key table; none yet: 0
+}
+
+// runFlow is an entry of the flow table.
+type runFlow struct {
+	name  Flow
+	hours []hourCount // ascending
+}
+
+type hourCount struct {
+	hour  int64
+	count uint32
+}
+
+func (r *runFooter) encode(id, epoch uint64) []byte {
+	b := make([]byte, footBytes)
+	copy(b, footMagic)
+	le.PutUint32(b[12:], formatVersion)
+	for i, v := range []uint64{
+		id, epoch, uint64(r.entries), uint64(r.indexOff), uint64(r.pages), uint64(r.flowOff), uint64(r.flowLen), uint64(r.flowCRC),
+		uint64(r.keysOff), uint64(r.keysBytes), uint64(r.minLSN), uint64(r.maxLSN), r.firstSeg, r.lastSeg, uint64(r.minDue), uint64(r.maxDue),
+	} {
+		le.PutUint64(b[16+8*i:], v)
+	}
+	le.PutUint32(b[8:], checksum(0, b[12:]))
+	return b
+}
+
+func (r *runFooter) decode(b []byte) (id, epoch uint64, ok bool) {
+	if string(b[:8]) != footMagic || le.Uint32(b[8:]) != checksum(0, b[12:footBytes]) {
+		return 0, 0, false
+	}
+	v := func(i int) uint64 { return le.Uint64(b[16+8*i:]) }
+	r.entries, r.indexOff, r.pages = int(v(2)), int64(v(3)), int(v(4))
+	r.flowOff, r.flowLen, r.flowCRC = int64(v(5)), int64(v(6)), uint32(v(7))
+	r.keysOff, r.keysBytes = int64(v(8)), int64(v(9))
+	r.minLSN, r.maxLSN, r.firstSeg, r.lastSeg = LSN(v(10)), LSN(v(11)), v(12), v(13)
+	r.minDue, r.maxDue = int64(v(14)), int64(v(15))
+	return v(0), v(1), true
+}
+
+// encodeFlows builds the flow table.
+func encodeFlows(flows []runFlow) []byte {
+	b := le.AppendUint32(nil, uint32(len(flows)))
+	for _, f := range flows {
+		b = le.AppendUint16(b, uint16(len(f.name.Broker)))
+		b = le.AppendUint16(b, uint16(len(f.name.Topic)))
+		b = le.AppendUint32(b, uint32(len(f.hours)))
+		b = le.AppendUint32(b, 0)
+		b = append(b, f.name.Broker...)
+		b = append(b, f.name.Topic...)
+		for _, h := range f.hours {
+			b = le.AppendUint64(b, uint64(h.hour))
+			b = le.AppendUint32(b, h.count)
+		}
+	}
+	return b
+}
+
+func decodeFlows(b []byte) ([]runFlow, error) {
+	if len(b) < 4 {
+		return nil, ErrCorrupt
+	}
+	n := le.Uint32(b)
+	b = b[4:]
+	var flows []runFlow
+	for range n {
+		if len(b) < flowHead {
+			return nil, ErrCorrupt
+		}
+		broker, topic, hours := int(le.Uint16(b)), int(le.Uint16(b[2:])), int(le.Uint32(b[4:]))
+		b = b[flowHead:]
+		if len(b) < broker+topic || (len(b)-broker-topic)/hourBytes < hours {
+			return nil, ErrCorrupt
+		}
+		f := runFlow{name: Flow{string(b[:broker]), string(b[broker : broker+topic])}}
+		b = b[broker+topic:]
+		for range hours {
+			f.hours = append(f.hours, hourCount{int64(le.Uint64(b)), le.Uint32(b[8:])})
+			b = b[hourBytes:]
+		}
+		flows = append(flows, f)
+	}
+	return flows, nil
+}
+
+// openRun opens a run file and reads its footer and flow table. Its error wraps ErrCorrupt when the file is damaged.
+func openRun(fs vfs.FS, path string, id uint64) (*run, error) {
+	f, err := fs.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	r, err := readRun(f, path, id)
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return r, nil
+}
+
+func readRun(f vfs.File, path string, id uint64) (*run, error) {
+	size, err := f.Size()
+	if err != nil {
+		return nil, err
+	}
+	if size < segHeadBytes+footBytes {
+		return nil, fmt.Errorf("%w: only %d bytes", ErrCorrupt, size)
+	}
+	head, err := readAt(f, 0, segHeadBytes)
+	if err != nil {
+		return nil, err
+	}
+	headID, epoch, err := decodeHead(head, runMagic)
+	if err != nil {
+		return nil, err
+	}
+	foot, err := readAt(f, size-footBytes, footBytes)
+	if err != nil {
+		return nil, err
+	}
+	r := &run{dataFile: newDataFile(headID, epoch, path, f, size)}
+	r.dataFile.run = r
+	footID, footEpoch, ok := r.decode(foot)
+	if !ok || footID != id || headID != id || footEpoch != epoch || !r.plausible(size) {
+		return nil, fmt.Errorf("%w: its footer", ErrCorrupt)
+	}
+	table, err := readAt(f, r.flowOff, int(r.flowLen))
+	if err != nil {
+		return nil, err
+	}
+	if checksum(r.seed, table) != r.flowCRC {
+		return nil, fmt.Errorf("%w: its flow table", ErrCorrupt)
+	}
+	if r.flows, err = decodeFlows(table); err != nil {
+		return nil, fmt.Errorf("%w: its flow table", err)
+	}
+	r.prepare()
+	return r, nil
+}
+
+func (r *run) prepare() {
+	r.done = make([]uint64, (r.entries+63)/64)
+	r.dirty = map[uint32]struct{}{}
+	r.pending = r.entries
+}
+
+func (r *runFooter) plausible(size int64) bool {
+	return r.entries > 0 && r.entries <= maxRunEntries && r.pages == (r.entries+pageEntries-1)/pageEntries && r.flowLen >= 4 && r.flowLen <= maxFlowBytes &&
+		r.indexOff >= segHeadBytes && r.flowOff == r.indexOff+int64(r.pages)*pageBytes && r.flowOff+r.flowLen+footBytes <= size
+}
+
+func readAt(f vfs.File, off int64, n int) ([]byte, error) {
+	b := make([]byte, n)
+	if got, err := f.ReadAt(b, off); got < n {
+		return nil, fmt.Errorf("read %d bytes at %d: %w", n, off, err)
+	}
+	return b, nil
+}
+
+// signPage fills in the head of index page number at, which holds n entries.
+func signPage(b []byte, at, n int, seed uint32) {
+	le.PutUint32(b[4:], uint32(at))
+	le.PutUint32(b[8:], uint32(n))
+	le.PutUint32(b, checksum(seed, b[4:pageBytes]))
+}
+
+// pageLen returns how many entries the page has.
+func (r *run) pageLen(page int) int { return min(pageEntries, r.entries-page*pageEntries) }
+
+// readPage reads index page number page into b.
+func (r *run) readPage(page int, b []byte) error {
+	off := r.indexOff + int64(page)*pageBytes
+	if n, err := r.f.ReadAt(b[:pageBytes], off); n < pageBytes {
+		return fmt.Errorf("read index page at %d of %s: %w", off, r.path, err)
+	}
+	if !r.pageOK(page, b) {
+		return fmt.Errorf("%w: index page at %d of %s", ErrCorrupt, off, r.path)
+	}
+	return nil
+}
+
+func (r *run) pageOK(page int, b []byte) bool {
+	return le.Uint32(b) == checksum(r.seed, b[4:pageBytes]) && int(le.Uint32(b[4:])) == page && int(le.Uint32(b[8:])) == r.pageLen(page)
+}
+
+func pageEntry(b []byte, i int) indexEntry { return getIndexEntry(b[pageHead+i*indexBytes:]) }
+
+// seek returns the page that an entry with key k would be on. A damaged page counts as one that begins after k.
+func (r *run) seek(k key, b []byte) (int, error) {
+	var failed error
+	page := sort.Search(r.pages, func(page int) bool {
+		if err := r.readPage(page, b); err != nil {
+			failed = err
+			return true
+		}
+		return k.less(pageEntry(b, 0).key())
+	})
+	if page > 0 {
+		page--
+	}
+	return page, failed
+}
+
+// find returns the number and index line of the entry with key k.
+func (r *run) find(k key) (ord int, x indexEntry, ok bool, err error) {
+	b := make([]byte, pageBytes)
+	page, err := r.seek(k, b)
+	if err != nil {
+		return 0, x, false, err
+	}
+	if err := r.readPage(page, b); err != nil {
+		return 0, x, false, err
+	}
+	n := r.pageLen(page)
+	i := sort.Search(n, func(i int) bool { return !pageEntry(b, i).key().less(k) })
+	if i == n || pageEntry(b, i).key() != k {
+		return 0, x, false, nil
+	}
+	return page*pageEntries + i, pageEntry(b, i), true, nil
+}
+
+func (r *run) isDone(ord int) bool { return r.done[ord/64]&(1<<(ord%64)) != 0 }
+
+// setDone marks an entry as done and says whether it was not before.
+func (r *run) setDone(ord int) bool {
+	if r.isDone(ord) {
+		return false
+	}
+	r.done[ord/64] |= 1 << (ord % 64)
+	r.dirty[uint32(ord/64)] = struct{}{}
+	r.pending--
+	return true
+}
+
+// load sets the bitmap from MANIFEST.
+func (r *run) load(words map[uint32]uint64) {
+	for at, w := range words {
+		if int(at) < len(r.done) {
+			r.done[at] |= w
+		}
+	}
+	if rest := r.entries % 64; rest > 0 {
+		r.done[len(r.done)-1] &= 1<<rest - 1
+	}
+	r.pending = r.entries - r.doneIn(0, r.entries)
+}
+
+// doneIn counts the done entries in [from, to).
+func (r *run) doneIn(from, to int) int {
+	n := 0
+	for from < to {
+		w := r.done[from/64] >> (from % 64)
+		if width := min(64-from%64, to-from); width < 64 {
+			w &= 1<<width - 1
+		}
+		n += bits.OnesCount64(w)
+		from += 64 - from%64
+	}
+	return n
+}
+
+// words returns the bitmap for a whole MANIFEST.
+func (r *run) words() []word {
+	var out []word
+	for at, w := range r.done {
+		if w != 0 {
+			out = append(out, word{uint32(at), w})
+		}
+	}
+	return out
+}
+
+// takeDirty returns what MANIFEST does not have and takes it for granted from now on.
+func (r *run) takeDirty() []word {
+	out := make([]word, 0, len(r.dirty))
+	for at := range r.dirty {
+		out = append(out, word{at, r.done[at]})
+	}
+	clear(r.dirty)
+	sort.Slice(out, func(i, j int) bool { return out[i].at < out[j].at })
+	return out
+}

@@ -1,0 +1,155 @@
+package timer
+
+import (
+	"fmt"
+
+	"github.com/delaygate/delaygate/timer/vfs"
+)
+
+const (
+	segMagic     = "DGSEGMT\n"
+	segHeadBytes = 64
+	segDataStart = 4096
+	zeroChunk    = 1 << 20
+)
+
+// segment is an intake segment that is not sealed yet. Guarded by Store.mu.
+type segment struct {
+	dataFile
+	entries []*entry // in LSN order, settled ones included
+	first   LSN      // lowest and highest LSN in it, 0 while it is empty
+	last    LSN
+	full    bool // nothing will be appended: it may be sealed
+}
+
+func newSegment(id, epoch uint64, path string, f vfs.File, size int64) *segment {
+	g := &segment{dataFile: newDataFile(id, epoch, path, f, size)}
+	g.seg = g
+	return g
+}
+
+// find returns the entry with that LSN, or nil.
+func (g *segment) find(lsn LSN) *entry {
+	lo, hi := 0, len(g.entries)
+	for lo < hi {
+		mid := (lo + hi) / 2
+		if g.entries[mid].lsn < lsn {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	if lo < len(g.entries) && g.entries[lo].lsn == lsn {
+		return g.entries[lo]
+	}
+	return nil
+}
+
+func (g *segment) saw(lsn LSN) {
+	if g.first == 0 {
+		g.first = lsn
+	}
+	g.last = max(g.last, lsn)
+}
+
+// encodeHead builds the first bytes of a segment or a run.
+func encodeHead(magic string, id, epoch uint64) []byte {
+	b := make([]byte, segHeadBytes)
+	copy(b, magic)
+	le.PutUint32(b[12:], formatVersion)
+	le.PutUint64(b[16:], id)
+	le.PutUint64(b[24:], epoch)
+	le.PutUint32(b[8:], checksum(0, b[12:]))
+	return b
+}
+
+// decodeHead reads them. Its error wraps ErrVersion when a newer version wrote the file.
+func decodeHead(b []byte, magic string) (id, epoch uint64, err error) {
+	if len(b) < segHeadBytes || string(b[:8]) != magic || le.Uint32(b[8:]) != checksum(0, b[12:segHeadBytes]) {
+		return 0, 0, fmt.Errorf("%w: its first %d bytes", ErrCorrupt, segHeadBytes)
+	}
+	if v := le.Uint32(b[12:]); v > formatVersion {
+		return 0, 0, fmt.Errorf("%w (format %d, this version reads up to %d)", ErrVersion, v, formatVersion)
+	}
+	return le.Uint64(b[16:]), le.Uint64(b[24:]), nil
+}
+
+// zeroFill writes size bytes of zeros, so that later writes change no length and need no allocation.
+func zeroFill(f vfs.File, size int64) error {
+	zeros := make([]byte, min(size, zeroChunk))
+	for off := int64(0); off < size; off += int64(len(zeros)) {
+		zeros = zeros[:min(int64(len(zeros)), size-off)]
+		if _, err := f.WriteAt(zeros, off); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stretch is what a scan found between two damaged places of a segment.
+type stretch struct {
+	from, end int64 // of its records in the file
+	records   []scanned
+	synced    LSN // highest LSN that a group in it knew to be synced
+	opens     LSN // and what its first group knew
+	last      LSN // its highest LSN
+}
+
+type scanned struct {
+	record
+	off int64
+}
+
+// scanRecords walks through the records in b, which begins at base in the file. Behind a damaged place it goes on
+// at the next intact record. The records alias b.
+func scanRecords(b []byte, base int64, seed uint32) []stretch {
+	var out []stretch
+	cur := stretch{from: base, end: base}
+	for at := 0; at+headBytes <= len(b); {
+		r, ok := parseRecord(b[at:], seed)
+		if !ok {
+			next := nextRecord(b, at, seed)
+			if next < 0 {
+				break
+			}
+			out = append(out, cur)
+			at = next
+			cur = stretch{from: base + int64(at), end: base + int64(at)}
+			continue
+		}
+		cur.add(scanned{r, base + int64(at)})
+		at += padded(r.length)
+		cur.end = base + int64(at)
+	}
+	return append(out, cur)
+}
+
+func (t *stretch) add(r scanned) {
+	t.records = append(t.records, r)
+	if r.kind == kindGroup {
+		if len(t.records) == 1 {
+			t.opens = LSN(r.due)
+		}
+		t.synced = max(t.synced, LSN(r.due))
+		return
+	}
+	t.last = max(t.last, r.lsn)
+}
+
+// nextRecord returns where the first intact record behind the damaged one at at begins, -1 if there is none.
+func nextRecord(b []byte, at int, seed uint32) int {
+	if n := recordLength(b[at:], seed); n > 0 { // only what follows its fixed part is damaged
+		at += padded(n)
+	} else {
+		at += 8
+	}
+	for ; at+headBytes <= len(b); at += 8 {
+		if recordLength(b[at:], seed) == 0 {
+			continue
+		}
+		if _, ok := parseRecord(b[at:], seed); ok {
+			return at
+		}
+	}
+	return -1
+}

@@ -1,0 +1,391 @@
+package vfs
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"path"
+	"sort"
+	"strings"
+	"sync"
+)
+
+// sector is the unit in which unsynced bytes survive or vanish.
+const sector = 512
+
+// errDead is what a file system answers after Kill.
+var errDead = errors.New("vfs: the machine is off")
+
+// Mem is a file system in memory that knows what is durable and what is not, so that tests can look at
+// the disk as it may be after a crash.
+type Mem struct {
+	mu      sync.Mutex
+	live    map[string]*node // what a running process sees
+	durable map[string]*node // names that survive a power loss
+	ops     []nameOp         // changes of names since the last SyncDir, oldest first
+	locks   map[string]bool
+	dead    bool
+}
+
+var _ FS = (*Mem)(nil)
+
+// nameOp is a change of a folder that is not durable yet: from vanishes, to appears as node.
+type nameOp struct {
+	dir, from, to string
+	node          *node
+}
+
+// node is a file: its bytes as a process sees them, as they are durable, and the difference.
+type node struct {
+	live    []byte
+	durable []byte
+	writes  []write // since the last sync, oldest first
+}
+
+// write is unsynced: data at off, or for a truncation data == nil and the new size in off.
+type write struct {
+	off  int64
+	data []byte
+}
+
+// NewMem returns an empty file system.
+func NewMem() *Mem {
+	return &Mem{live: map[string]*node{}, durable: map[string]*node{}, locks: map[string]bool{}}
+}
+
+// Kill makes every later operation fail, on open files too.
+func (m *Mem) Kill() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.dead = true
+}
+
+// AfterKill returns the disk as the next process finds it when only the process died: everything written is
+// there, and what was not synced is still not synced. Locks are gone.
+func (m *Mem) AfterKill() *Mem {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c := NewMem()
+	seen := map[*node]*node{}
+	for name, n := range m.live {
+		c.live[name] = n.clone(seen)
+	}
+	for name, n := range m.durable {
+		c.durable[name] = n.clone(seen)
+	}
+	for _, op := range m.ops {
+		if op.node != nil {
+			op.node = op.node.clone(seen)
+		}
+		c.ops = append(c.ops, op)
+	}
+	return c
+}
+
+// AfterPowerLoss returns the disk as it may be after the power failed: each unsynced sector and each unsynced change
+// of a name is there with the given probability, independently.
+func (m *Mem) AfterPowerLoss(rng *rand.Rand, survive float64) *Mem {
+	c := m.AfterKill()
+	keep := func() bool { return rng.Float64() < survive }
+	for _, op := range c.ops {
+		if keep() {
+			c.durable = op.apply(c.durable)
+		}
+	}
+	c.ops = nil
+	c.live = map[string]*node{}
+	names := make([]string, 0, len(c.durable))
+	for name := range c.durable {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	done := map[*node]bool{}
+	for _, name := range names {
+		n := c.durable[name]
+		c.live[name] = n
+		if !done[n] {
+			done[n] = true
+			n.losePower(keep)
+		}
+	}
+	return c
+}
+
+func (op nameOp) apply(names map[string]*node) map[string]*node {
+	if op.from != "" {
+		delete(names, op.from)
+	}
+	if op.to != "" {
+		names[op.to] = op.node
+	}
+	return names
+}
+
+func (n *node) clone(seen map[*node]*node) *node {
+	if c := seen[n]; c != nil {
+		return c
+	}
+	c := &node{live: append([]byte(nil), n.live...), durable: append([]byte(nil), n.durable...)}
+	c.writes = append(c.writes, n.writes...) // the data of a write never changes
+	seen[n] = c
+	return c
+}
+
+func (n *node) losePower(keep func() bool) {
+	for _, w := range n.writes {
+		if w.data == nil {
+			if keep() {
+				n.durable = resize(n.durable, w.off)
+			}
+			continue
+		}
+		for at := int64(0); at < int64(len(w.data)); {
+			end := min(int64(len(w.data)), (w.off+at)/sector*sector+sector-w.off)
+			if keep() {
+				n.durable = put(n.durable, w.data[at:end], w.off+at)
+			}
+			at = end
+		}
+	}
+	n.writes = nil
+	n.live = append([]byte(nil), n.durable...)
+}
+
+func resize(b []byte, size int64) []byte {
+	if size <= int64(len(b)) {
+		return b[:size]
+	}
+	return append(b, make([]byte, size-int64(len(b)))...)
+}
+
+func put(b, data []byte, off int64) []byte {
+	if end := off + int64(len(data)); end > int64(len(b)) {
+		b = resize(b, end)
+	}
+	copy(b[off:], data)
+	return b
+}
+
+// MkdirAll does nothing: folders are implied by the files in them.
+func (m *Mem) MkdirAll(string) error { return m.alive() }
+
+func (m *Mem) alive() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.aliveLocked()
+}
+
+func (m *Mem) aliveLocked() error {
+	if m.dead {
+		return errDead
+	}
+	return nil
+}
+
+func (m *Mem) change(op nameOp) {
+	m.ops = append(m.ops, op)
+	op.apply(m.live)
+}
+
+// Create makes or empties a file.
+func (m *Mem) Create(name string) (File, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.aliveLocked(); err != nil {
+		return nil, err
+	}
+	if n := m.live[name]; n != nil {
+		n.live = nil
+		n.writes = append(n.writes, write{})
+		return &memFile{m, n}, nil
+	}
+	n := &node{}
+	m.change(nameOp{dir: path.Dir(name), to: name, node: n})
+	return &memFile{m, n}, nil
+}
+
+// Open opens an existing file.
+func (m *Mem) Open(name string) (File, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.aliveLocked(); err != nil {
+		return nil, err
+	}
+	n := m.live[name]
+	if n == nil {
+		return nil, fmt.Errorf("open %s: %w", name, fs.ErrNotExist)
+	}
+	return &memFile{m, n}, nil
+}
+
+// Rename replaces newpath by oldpath.
+func (m *Mem) Rename(oldpath, newpath string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.aliveLocked(); err != nil {
+		return err
+	}
+	n := m.live[oldpath]
+	if n == nil {
+		return fmt.Errorf("rename %s: %w", oldpath, fs.ErrNotExist)
+	}
+	m.change(nameOp{dir: path.Dir(oldpath), from: oldpath, to: newpath, node: n})
+	return nil
+}
+
+// Remove unlinks a file.
+func (m *Mem) Remove(name string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.aliveLocked(); err != nil {
+		return err
+	}
+	if m.live[name] == nil {
+		return fmt.Errorf("remove %s: %w", name, fs.ErrNotExist)
+	}
+	m.change(nameOp{dir: path.Dir(name), from: name})
+	return nil
+}
+
+// ReadDir lists the files of a folder.
+func (m *Mem) ReadDir(dir string) ([]string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.aliveLocked(); err != nil {
+		return nil, err
+	}
+	var names []string
+	for name := range m.live {
+		if rest, ok := strings.CutPrefix(name, dir+"/"); ok && !strings.Contains(rest, "/") {
+			names = append(names, rest)
+		}
+	}
+	sort.Strings(names)
+	return names, nil
+}
+
+// SyncDir makes the names in a folder durable.
+func (m *Mem) SyncDir(dir string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.aliveLocked(); err != nil {
+		return err
+	}
+	var rest []nameOp
+	for _, op := range m.ops {
+		if op.dir == dir {
+			op.apply(m.durable)
+		} else {
+			rest = append(rest, op)
+		}
+	}
+	m.ops = rest
+	return nil
+}
+
+// Lock takes a lock that lives in this Mem only.
+func (m *Mem) Lock(name string) (Unlocker, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.aliveLocked(); err != nil {
+		return nil, err
+	}
+	if m.locks[name] {
+		return nil, fmt.Errorf("lock %s: %w", name, ErrLocked)
+	}
+	m.locks[name] = true
+	return memLock{m, name}, nil
+}
+
+type memLock struct {
+	m    *Mem
+	name string
+}
+
+func (l memLock) Unlock() error {
+	l.m.mu.Lock()
+	defer l.m.mu.Unlock()
+	delete(l.m.locks, l.name)
+	return nil
+}
+
+type memFile struct {
+	m *Mem
+	n *node
+}
+
+func (f *memFile) ReadAt(p []byte, off int64) (int, error) {
+	f.m.mu.Lock()
+	defer f.m.mu.Unlock()
+	if err := f.m.aliveLocked(); err != nil {
+		return 0, err
+	}
+	if off >= int64(len(f.n.live)) {
+		return 0, io.EOF
+	}
+	n := copy(p, f.n.live[off:])
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+func (f *memFile) WriteAt(p []byte, off int64) (int, error) {
+	f.m.mu.Lock()
+	defer f.m.mu.Unlock()
+	if err := f.m.aliveLocked(); err != nil {
+		return 0, err
+	}
+	if len(p) == 0 {
+		return 0, nil
+	}
+	f.n.live = put(f.n.live, p, off)
+	f.n.writes = append(f.n.writes, write{off: off, data: append([]byte(nil), p...)})
+	return len(p), nil
+}
+
+func (f *memFile) Truncate(size int64) error {
+	f.m.mu.Lock()
+	defer f.m.mu.Unlock()
+	if err := f.m.aliveLocked(); err != nil {
+		return err
+	}
+	f.n.live = resize(f.n.live, size)
+	f.n.writes = append(f.n.writes, write{off: size})
+	return nil
+}
+
+func (f *memFile) Sync(bool) error {
+	f.m.mu.Lock()
+	defer f.m.mu.Unlock()
+	if err := f.m.aliveLocked(); err != nil {
+		return err
+	}
+	for _, w := range f.n.writes {
+		if w.data == nil {
+			f.n.durable = resize(f.n.durable, w.off)
+		} else {
+			f.n.durable = put(f.n.durable, w.data, w.off)
+		}
+	}
+	f.n.writes = nil
+	return nil
+}
+
+// failSync is what a failed fsync leaves on Linux: the pages read back as written and count as clean, so no later
+// sync writes them.
+func (f *memFile) failSync() {
+	f.m.mu.Lock()
+	defer f.m.mu.Unlock()
+	f.n.writes = nil
+}
+
+func (f *memFile) Size() (int64, error) {
+	f.m.mu.Lock()
+	defer f.m.mu.Unlock()
+	return int64(len(f.n.live)), f.m.aliveLocked()
+}
+
+func (f *memFile) Close() error { return nil }
