@@ -2,8 +2,14 @@ package delivery
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/delaygate/delaygate/codec"
@@ -21,6 +27,16 @@ type Store interface {
 type Backoff struct {
 	First time.Duration
 	Max   time.Duration
+}
+
+// after returns the pause after the nth failure in a row (1, 2, ...); r in [0, 1) chooses the part taken off.
+func (b Backoff) after(n int, r float64) time.Duration {
+	d := b.First
+	for i := 1; i < n && d < b.Max; i++ {
+		d *= 2
+	}
+	d = min(d, b.Max)
+	return d - time.Duration(r*float64(d)/2)
 }
 
 // Options configure a Delivery. Store, Send, Master and Now are required; every other zero field takes its
@@ -102,19 +118,97 @@ type Stats struct {
 
 // Delivery sends what Fire brings. All methods may be called from any goroutine.
 type Delivery struct {
-	o Options
+	o    Options
+	work workQueue
+
+	closing atomic.Bool // nothing new is sent
+	closed  atomic.Bool // answers are ignored
+	flights sync.WaitGroup
+	workers sync.WaitGroup
+
+	mu      sync.RWMutex
+	brokers map[string]*broker
 }
 
-// New returns a running Delivery.
-func New(o Options) *Delivery { return &Delivery{o: o.withDefaults()} }
+// New returns a running Delivery. Close ends its goroutines.
+func New(o Options) *Delivery {
+	d := &Delivery{o: o.withDefaults(), brokers: map[string]*broker{}}
+	d.work.init()
+	for range d.o.Loaders {
+		d.workers.Go(func() {
+			for j := d.work.pop(); j != nil; j = d.work.pop() {
+				d.send(j)
+			}
+		})
+	}
+	return d
+}
 
 // Fire takes due entries over from the store. It never blocks. After Close it does nothing.
-func (d *Delivery) Fire(items []timer.Item) {}
+func (d *Delivery) Fire(items []timer.Item) {
+	for len(items) > 0 {
+		name := items[0].Flow.Broker
+		n := 1
+		for n < len(items) && items[n].Flow.Broker == name {
+			n++
+		}
+		d.broker(name).accept(items[:n])
+		items = items[n:]
+	}
+}
+
+func (d *Delivery) broker(name string) *broker {
+	d.mu.RLock()
+	b := d.brokers[name]
+	d.mu.RUnlock()
+	if b != nil {
+		return b
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if b = d.brokers[name]; b == nil {
+		b = newBroker(d, name)
+		d.brokers[name] = b
+	}
+	return b
+}
+
+func (d *Delivery) all() []*broker {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	return slices.SortedFunc(maps.Values(d.brokers), func(a, b *broker) int { return strings.Compare(a.name, b.name) })
+}
 
 // Close stops sending, waits for the answers to what is unanswered and settles them. What was not sent or
-// not answered stays in the store. It returns ctx's error when answers are still missing then; later ones
-// are ignored.
-func (d *Delivery) Close(ctx context.Context) error { return nil }
+// not answered stays in the store. When answers are still missing at the end of ctx it returns ctx's
+// error, and ignores them when they come.
+func (d *Delivery) Close(ctx context.Context) error {
+	d.closing.Store(true)
+	for _, b := range d.all() {
+		b.stop()
+	}
+	ended := make(chan struct{})
+	go func() {
+		d.flights.Wait()
+		d.work.close()
+		d.workers.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+		d.closed.Store(true)
+		d.work.close()
+		return fmt.Errorf("delivery: brokers still owe answers: %w", context.Cause(ctx))
+	}
+}
 
 // Stats returns a snapshot.
-func (d *Delivery) Stats() Stats { return Stats{} }
+func (d *Delivery) Stats() Stats {
+	s := Stats{Refused: map[int32]int64{}}
+	for _, b := range d.all() {
+		b.addTo(&s)
+	}
+	return s
+}

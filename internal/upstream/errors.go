@@ -13,6 +13,8 @@ var (
 	ErrTimeout = errors.New("timed out")
 	// ErrQueueFull accompanies ErrNotSent when too much waits for the connection.
 	ErrQueueFull = errors.New("too many requests wait for the connection")
+	// ErrBadFrame accompanies ErrNotSent when what was to be sent is no frame that a broker would take.
+	ErrBadFrame = errors.New("not a whole Binary frame of at most 16 MiB")
 	// ErrClosed accompanies one of the above when the client was closed.
 	ErrClosed = errors.New("client closed")
 )

@@ -2,8 +2,18 @@ package upstream
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
 	"time"
+
+	"golang.org/x/sync/singleflight"
+
+	"github.com/delaygate/delaygate/codec"
 )
 
 // Broker is one broker instance of the cluster.
@@ -14,42 +24,13 @@ type Broker struct {
 	Addr    string // host:port, as the broker registered it
 }
 
-// Topic is what one broker says about a topic.
-type Topic struct {
-	Exists      bool
-	Perm        int32 // 4 read, 2 write, 1 inherit
-	ReadQueues  int32
-	WriteQueues int32
-}
-
-// Settings are the parts of a broker's configuration that matter to a proxy.
-type Settings struct {
-	MessageDelayLevel string // as written in the broker's configuration
-	TimerPrecisionMs  int64
-	MaxMessageSize    int // bytes of a message body
-	AutoCreateTopic   bool
-	BrokerPermission  int32 // 4 read, 2 write
-	Version           int32 // ordinal of the broker's version, from the header of its reply
-}
-
-// DefaultSettings are a broker's own defaults (4.x and 5.x), with version 0: not known.
-func DefaultSettings() Settings {
-	return Settings{
-		MessageDelayLevel: "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
-		TimerPrecisionMs:  1000,
-		MaxMessageSize:    4 << 20,
-		AutoCreateTopic:   true,
-		BrokerPermission:  6,
-	}
-}
-
 // ViewOptions configure a View. A zero field takes its default.
 type ViewOptions struct {
 	Client      *Client      // required
 	NameServers *NameServers // required
 	Log         *slog.Logger // default: nothing is logged
-	// Refresh is the time between two polls of the cluster info; default 5 s. While nothing is known,
-	// or the last poll failed, it is a tenth of this.
+	// Refresh is the time between two polls of the cluster info; default 5 s. While no broker is known
+	// from the upstream, or the last poll failed, it is a tenth of this.
 	Refresh time.Duration
 	// TopicTTL is how long a topic that exists is served without asking again; default 5 s.
 	TopicTTL time.Duration
@@ -59,58 +40,235 @@ type ViewOptions struct {
 	SettingsTTL time.Duration
 }
 
+func (o ViewOptions) withDefaults() ViewOptions {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Refresh <= 0 {
+		o.Refresh = 5 * time.Second
+	}
+	if o.TopicTTL <= 0 {
+		o.TopicTTL = 5 * time.Second
+	}
+	if o.Topics <= 0 {
+		o.Topics = 10_000
+	}
+	if o.SettingsTTL <= 0 {
+		o.SettingsTTL = time.Minute
+	}
+	return o
+}
+
 // View is what the proxy knows about the cluster. All methods may be called from any goroutine.
-type View struct{ o ViewOptions }
+type View struct {
+	o       ViewOptions
+	flights singleflight.Group
+
+	change   sync.Mutex // held over a change of the brokers and its callbacks
+	watchers []func([]Broker)
+	failing  bool
+
+	mu      sync.RWMutex
+	brokers map[string]Broker // by address; never shrinks
+	masters map[string]string // name -> address of the latest master
+	live    bool              // brokers were received since the start
+
+	topics   topicCache
+	settings settingsCache
+}
 
 // NewView returns a view that knows nothing until Seed, Refresh or Run.
-func NewView(o ViewOptions) *View { return &View{o: o} }
+func NewView(o ViewOptions) *View {
+	v := &View{o: o.withDefaults(), brokers: map[string]Broker{}, masters: map[string]string{}}
+	v.topics.init(v.o.Topics)
+	v.settings.init()
+	return v
+}
 
-// Run keeps the view up to date until ctx ends.
-func (v *View) Run(ctx context.Context) {}
+// Run keeps the brokers and their settings up to date until ctx ends.
+func (v *View) Run(ctx context.Context) {
+	var wg sync.WaitGroup
+	wg.Go(func() { v.followSettings(ctx) })
+	defer wg.Wait()
+	for {
+		pause := v.o.Refresh
+		if err := v.Refresh(ctx); err != nil || !v.Known() {
+			pause /= 10
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+	}
+}
 
-// Refresh asks for the cluster info once.
-func (v *View) Refresh(ctx context.Context) error { return ErrNotSent }
+// Refresh asks for the cluster info (GET_BROKER_CLUSTER_INFO, 106) once.
+func (v *View) Refresh(ctx context.Context) error {
+	info, err := v.clusterInfo(ctx)
+	v.change.Lock()
+	defer v.change.Unlock()
+	if ctx.Err() != nil && err != nil {
+		return err
+	}
+	if failing := err != nil; failing != v.failing {
+		v.failing = failing
+		if failing {
+			v.o.Log.Warn("the cluster cannot be asked for its brokers, the last known ones serve", "err", err)
+		} else {
+			v.o.Log.Info("the name servers answer again")
+		}
+	}
+	if err != nil {
+		return err
+	}
+	v.learn(liveBrokers(info), true)
+	return nil
+}
 
-// Known says whether cluster info has been received since the start.
-func (v *View) Known() bool { return false }
+func (v *View) clusterInfo(ctx context.Context) (*codec.ClusterInfo, error) {
+	r, err := v.o.NameServers.Call(ctx, newRequest(codec.ReqGetBrokerClusterInfo, nil))
+	if err != nil {
+		return nil, fmt.Errorf("cluster info: %w", err)
+	}
+	if r.Code != codec.RespSuccess {
+		return nil, fmt.Errorf("cluster info: %w", &ReplyError{Code: r.Code, Remark: r.Remark})
+	}
+	info, err := codec.ParseClusterInfo(r.Body)
+	if err != nil {
+		return nil, fmt.Errorf("cluster info: %w", err)
+	}
+	return info, nil
+}
 
-// Seed tells brokers from an earlier life of the process; what was learnt since wins.
-func (v *View) Seed(brokers []Broker) {}
+// liveBrokers lists what a name server knows, in a fixed order.
+func liveBrokers(info *codec.ClusterInfo) []Broker {
+	var all []Broker
+	for name, data := range info.Brokers {
+		for id, addr := range data.BrokerAddrs {
+			if addr != "" {
+				all = append(all, Broker{Name: name, Cluster: data.Cluster, ID: id, Addr: addr})
+			}
+		}
+	}
+	slices.SortFunc(all, compareBrokers)
+	return all
+}
+
+func compareBrokers(a, b Broker) int {
+	if c := strings.Compare(a.Name, b.Name); c != 0 {
+		return c
+	}
+	if a.ID != b.ID {
+		if a.ID < b.ID {
+			return -1
+		}
+		return 1
+	}
+	return strings.Compare(a.Addr, b.Addr)
+}
+
+// learn merges brokers and tells the watchers. The caller holds v.change.
+func (v *View) learn(brokers []Broker, live bool) {
+	changed := v.merge(brokers, live)
+	if !changed {
+		return
+	}
+	all := v.Brokers()
+	for _, f := range v.watchers {
+		f(slices.Clone(all))
+	}
+	v.settings.poke()
+}
+
+func (v *View) merge(brokers []Broker, live bool) (changed bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, b := range brokers {
+		old, known := v.brokers[b.Addr]
+		if known && !live {
+			continue
+		}
+		if !known || old != b {
+			v.brokers[b.Addr] = b
+			changed = true
+			v.o.Log.Info("broker", "name", b.Name, "id", b.ID, "addr", b.Addr, "cluster", b.Cluster, "seen_before", known)
+		}
+		if _, has := v.masters[b.Name]; b.ID == 0 && (live || !has) {
+			v.masters[b.Name] = b.Addr
+		}
+	}
+	if live && len(brokers) > 0 {
+		v.live = true
+	}
+	return changed
+}
+
+// Known says whether brokers have been received from a name server since the start.
+func (v *View) Known() bool {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	return v.live
+}
+
+// Seed tells brokers from an earlier life of the process. What was learnt since wins.
+func (v *View) Seed(brokers []Broker) {
+	v.change.Lock()
+	defer v.change.Unlock()
+	v.learn(brokers, false)
+}
 
 // Brokers returns every broker ever seen, vanished ones included, sorted by name, id and address.
-func (v *View) Brokers() []Broker { return nil }
+func (v *View) Brokers() []Broker {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	return slices.SortedFunc(maps.Values(v.brokers), compareBrokers)
+}
 
 // ByAddr returns the broker that registered addr.
-func (v *View) ByAddr(addr string) (Broker, bool) { return Broker{}, false }
+func (v *View) ByAddr(addr string) (Broker, bool) {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	b, ok := v.brokers[addr]
+	return b, ok
+}
 
 // Master returns the address of the broker with id 0 of that name: the last known one while there is none.
-func (v *View) Master(name string) (addr string, ok bool) { return "", false }
+func (v *View) Master(name string) (addr string, ok bool) {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	addr, ok = v.masters[name]
+	return addr, ok
+}
 
 // OnChange registers a function that gets all brokers after each change: a broker appeared, or its name,
-// cluster or id changed. It is called on the goroutine of Run, Refresh or Seed, one call at a time.
-func (v *View) OnChange(f func([]Broker)) {}
-
-// Topic returns what is known of a topic on a broker, asking the name servers unless a fresh answer is
-// cached. That a topic does not exist is asked again each time. The last known answer serves when the
-// name servers cannot be asked; an error means that there is none.
-func (v *View) Topic(ctx context.Context, broker Broker, topic string) (Topic, error) {
-	return Topic{}, ErrNotSent
+// cluster or id changed. It is called on the goroutine of Run, Refresh or Seed, one call at a time, and
+// must not call these or OnChange.
+func (v *View) OnChange(f func([]Broker)) {
+	v.change.Lock()
+	defer v.change.Unlock()
+	v.watchers = append(v.watchers, f)
 }
 
-// CachedTopic returns a topic that is known to exist on the broker, from the cache alone. It never blocks.
-func (v *View) CachedTopic(broker Broker, topic string) (Topic, bool) { return Topic{}, false }
-
-// CreateTopic creates a topic on a master (UPDATE_AND_CREATE_TOPIC, 17) with as many queues to read as to
-// write.
-func (v *View) CreateTopic(ctx context.Context, broker Broker, topic string, queues, perm int32) error {
-	return ErrNotSent
+// ReplyError is a reply whose code says that the request failed.
+type ReplyError struct {
+	Code   int32
+	Remark string
 }
 
-// Settings returns the settings of a broker, asking it (GET_BROKER_CONFIG, 26) unless they are cached.
-// The last known ones serve while it cannot be asked; without any, it returns DefaultSettings and an error.
-func (v *View) Settings(ctx context.Context, broker Broker) (Settings, error) {
-	return DefaultSettings(), ErrNotSent
+func (e *ReplyError) Error() string {
+	if e.Remark == "" {
+		return fmt.Sprintf("code %d", e.Code)
+	}
+	return fmt.Sprintf("code %d: %s", e.Code, e.Remark)
 }
 
-// CachedSettings returns the last known settings of a broker. It never blocks.
-func (v *View) CachedSettings(broker Broker) (Settings, bool) { return Settings{}, false }
+// requestVersion is the version that own requests carry: V5_3_3. From V4_9_4 (401) on a name server writes
+// strict JSON, and above V5_3_1 (475) a server may answer GO_AWAY, which the client understands.
+const requestVersion = 479
+
+func newRequest(code int32, fields codec.Fields) *codec.Command {
+	return &codec.Command{Code: code, Language: codec.LangGo, Version: requestVersion, Fields: fields}
+}
+
+var errNoMaster = errors.New("no master of this name is known")
