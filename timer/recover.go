@@ -271,59 +271,42 @@ func (s *Store) uncountDone(r *run, hour int64, from, to int) {
 	}
 }
 
-// files sorts out what is neither a named run nor a named segment.
+// files marks what is neither a named run nor a named segment. Blank segments are not recycled across a crash: a half-done
+// rename may have left two names for one file, and unlinking one of them is safe where writing to it is not.
 func (rc *recovery) files() error {
-	s := rc.s
 	for name := range rc.have {
 		id, isSeg := parseName(name, segPrefix)
 		_, named := rc.state.segs[id]
 		_, isFree := parseName(name, freePrefix)
-		switch {
-		case name == manifestTmp:
+		if isFree || name == manifestTmp || isSeg && !named && !rc.rebuilt {
 			rc.junk = append(rc.junk, name)
-		case isSeg && !named && !rc.rebuilt, isFree:
-			if len(s.free) < spareFiles && s.sizeOf(name) == s.o.SegmentBytes {
-				s.free = append(s.free, s.path(name))
-			} else {
-				rc.junk = append(rc.junk, name)
-			}
 		}
 	}
 	return nil
 }
 
-func (s *Store) sizeOf(name string) int64 {
-	f, err := s.o.FS.Open(s.path(name))
-	if err != nil {
-		return -1
-	}
-	defer f.Close()
-	size, err := f.Size()
-	if err != nil {
-		return -1
-	}
-	return size
-}
-
-// finish makes the new state durable, then deletes what it does not need.
+// finish makes the new state durable, then deletes what it does not need, and only then reuses a file.
 func (rc *recovery) finish() (*segment, error) {
 	s := rc.s
 	s.log.next = max(rc.highest, rc.state.floor) + lsnSkip
 	rc.state.floor = s.log.next - 1
-	first, err := s.makeSegment()
-	if err != nil {
-		return nil, err
-	}
-	rc.state.segs[first.id] = segMeta{epoch: first.epoch}
 	if err := s.man.rewrite(s.doneWords); err != nil {
-		first.f.Close()
 		return nil, err
 	}
-	s.manifestSize = s.man.size
 	for _, name := range rc.junk {
 		if err := s.o.FS.Remove(s.path(name)); err != nil {
 			s.o.Log.Warn("timer: cannot remove a file that is not needed", "path", s.path(name), "err", err)
 		}
 	}
+	first, err := s.makeSegment()
+	if err != nil {
+		return nil, err
+	}
+	ops := []manifestOp{{op: opNextFile, id: rc.state.nextFile}, {op: opAddSeg, id: first.id, n: first.epoch}}
+	if err := s.man.commit(ops, s.doneWords); err != nil {
+		first.f.Close()
+		return nil, err
+	}
+	s.manifestSize = s.man.size
 	return first, nil
 }

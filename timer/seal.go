@@ -285,16 +285,14 @@ func (s *Store) install(r *run, pend []sealed) {
 		f.far.filter(func(e *entry) bool { return e.home.seg != nil })
 		s.mu.Unlock()
 	}
-	s.mu.Lock()
-	s.installing = false
-	s.mu.Unlock()
-	s.wakeLoader()
 }
 
-// retire lets go of a segment that MANIFEST names no more.
+// retire lets go of a segment that MANIFEST names no more, and the loader go on.
 func (s *Store) retire(seg *segment) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.installing = false
+	s.wakeLoader()
 	s.segs = slices.DeleteFunc(s.segs, func(g *segment) bool { return g == seg })
 	seg.entries = nil
 	seg.doomed = true

@@ -11,10 +11,7 @@ type key struct {
 	lsn LSN
 }
 
-var (
-	firstKey = key{due: math.MinInt64}
-	lastKey  = key{due: math.MaxInt64, lsn: math.MaxUint64}
-)
+var lastKey = key{due: math.MaxInt64, lsn: math.MaxUint64}
 
 func (k key) less(o key) bool { return k.due < o.due || k.due == o.due && k.lsn < o.lsn }
 

@@ -1,0 +1,395 @@
+package timer
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/delaygate/delaygate/timer/vfs"
+)
+
+// modelEntry is what the model knows about a put.
+type modelEntry struct {
+	e       Entry
+	acked   bool // else the outcome is unknown: it may be there
+	fired   bool // in this life of the store
+	settled bool
+	synced  bool // the settle is certainly durable
+	item    Item
+}
+
+// model compares a Store with a map, through crashes and I/O errors. It fires by calling due itself, so what must
+// fire next is known exactly.
+type model struct {
+	t        *rapid.T
+	mem      *vfs.Mem
+	faulty   *vfs.Faulty
+	clock    atomic.Int64
+	s        *Store
+	o        Options
+	entries  map[LSN]*modelEntry
+	n        int
+	inflight sync.WaitGroup
+	rng      *rand.Rand
+	sabo     vfs.Hook // always active: used to prove that the test notices a missing sync
+	eio      bool     // an fsync may have failed
+	crashes  int
+	seals    int64
+}
+
+const modelPatience = 20 * time.Second
+
+func (m *model) open() {
+	m.faulty = vfs.NewFaulty(m.mem)
+	m.faulty.Set(m.sabo)
+	m.o.FS = m.faulty
+	s, err := Open(m.o)
+	if err != nil {
+		m.t.Fatalf("open: %v", err)
+	}
+	m.s = s
+	m.checkRecovered()
+}
+
+// checkRecovered: what is pending lies between what must and what may be there.
+func (m *model) checkRecovered() {
+	least, most := int64(0), int64(0)
+	for _, e := range m.entries {
+		e.fired = false
+		if e.settled && !e.synced { // it may be back or not
+			e.settled, e.acked = false, false
+		}
+		switch {
+		case e.synced:
+		case !e.acked:
+			most++
+		default:
+			least++
+			most++
+		}
+	}
+	if got := m.s.Stats().Pending; got < least || got > most {
+		m.t.Fatalf("after recovery %d are pending, want %d to %d", got, least, most)
+	}
+	// After a failed fsync and a kill, what the page cache shows is not what the disk has: then a later power loss
+	// may look like rot. It never hits what was acknowledged.
+	if m.sabo == nil && !m.eio && m.s.Stats().Corrupt > 0 {
+		m.t.Fatalf("recovery found damage after a mere crash: %+v", m.s.Stats())
+	}
+}
+
+// put puts n entries at once and waits for the answers. False: some failed.
+func (m *model) put(n int) bool {
+	failed := m.begin(n)
+	m.inflight.Wait()
+	return !failed.Load()
+}
+
+// begin puts n entries and does not wait.
+func (m *model) begin(n int) *atomic.Bool {
+	var failed atomic.Bool
+	for range n {
+		m.n++
+		r := m.rng
+		e := Entry{
+			Flow: Flow{"broker", fmt.Sprint("topic", r.IntN(3))}, Lane: uint16(r.IntN(4)), Key: fmt.Sprint("key", m.n),
+			Due: m.clock.Load() - 1000 + r.Int64N(12)*r.Int64N(1200), Body: body(m.n, r.IntN(1200)),
+		}
+		me := &modelEntry{e: e}
+		m.inflight.Add(1)
+		lsn, err := m.s.Put(&e, func(err error) {
+			me.acked = err == nil
+			if err != nil {
+				failed.Store(true)
+			}
+			m.inflight.Done()
+		})
+		if err != nil {
+			m.inflight.Done()
+			failed.Store(true)
+			continue
+		}
+		if m.entries[lsn] != nil {
+			m.t.Fatalf("lsn %d was given twice", lsn)
+		}
+		m.entries[lsn] = me
+	}
+	return &failed
+}
+
+// fire fires what is due and checks each item against the model.
+func (m *model) fire() int {
+	now := m.clock.Load()
+	items, _, _, far := m.s.due(now)
+	if far {
+		m.s.wakeLoader()
+	}
+	for _, it := range items {
+		m.check(it, now)
+	}
+	return len(items)
+}
+
+func (m *model) check(it Item, now int64) {
+	e := m.entries[it.LSN]
+	switch {
+	case e == nil:
+		m.t.Fatalf("fired something never put: %+v", it)
+	case e.fired:
+		m.t.Fatalf("fired twice: %+v", it)
+	case e.synced:
+		m.t.Fatalf("settled and synced, but back: %+v", it)
+	case it.Due > now:
+		m.t.Fatalf("fired early: %+v at %d", it, now)
+	case it.Due != e.e.Due || it.Flow != e.e.Flow || it.Lane != e.e.Lane:
+		m.t.Fatalf("fired %+v, put %+v", it, e.e)
+	}
+	k := key{it.Due, it.LSN}
+	for lsn, o := range m.entries {
+		if o.acked && !o.fired && !o.settled && o.e.Flow == it.Flow && (key{o.e.Due, lsn}).less(k) {
+			m.t.Fatalf("%v fired before %v of the same flow", k, key{o.e.Due, lsn})
+		}
+	}
+	b, err := m.s.Load(it)
+	if err != nil && !errors.Is(err, errInjected) || err == nil && !bytes.Equal(b, e.e.Body) {
+		m.t.Fatalf("load %+v: %d bytes, want %d, %v", it, len(b), len(e.e.Body), err)
+	}
+	e.fired, e.item = true, it
+}
+
+func (m *model) settleSome(share float64) {
+	lsns := make([]LSN, 0, len(m.entries))
+	for lsn, e := range m.entries {
+		if e.fired && !e.settled {
+			lsns = append(lsns, lsn)
+		}
+	}
+	slices.Sort(lsns)
+	for _, lsn := range lsns {
+		if e := m.entries[lsn]; m.rng.Float64() < share {
+			e.settled = true
+			m.s.Settle(e.item)
+		}
+	}
+}
+
+// syncSettles makes sure that all settles so far are durable: they are written with the next group at the latest, and
+// that is synced before the put after it is answered.
+func (m *model) syncSettles() {
+	var open []*modelEntry
+	for _, e := range m.entries {
+		if e.settled && !e.synced {
+			open = append(open, e)
+		}
+	}
+	if m.put(1) && m.put(1) {
+		for _, e := range open {
+			e.synced = true
+		}
+	}
+}
+
+func (m *model) crash(power bool) {
+	old := m.mem
+	old.Kill() // what is acknowledged from here on was synced before
+	if power {
+		survive := rapid.SampledFrom([]float64{0, 0.5, 0.9}).Draw(m.t, "survive")
+		m.mem = old.AfterPowerLoss(rand.New(rand.NewPCG(m.rng.Uint64(), 3)), survive)
+	} else {
+		m.mem = old.AfterKill()
+	}
+	m.s.Close()
+	m.inflight.Wait()
+	m.seals += m.s.Stats().Seals
+	m.crashes++
+	m.open()
+}
+
+var errInjected = errors.New("injected")
+
+// fail makes some operations fail for a while, as a bad or full disk does, and waits until the store is well again.
+func (m *model) fail() {
+	seed := m.rng.Uint64()
+	rate := rapid.SampledFrom([]float64{0.05, 0.3, 1}).Draw(m.t, "rate")
+	r := rand.New(rand.NewPCG(seed, 5))
+	cause := rapid.SampledFrom([]error{syscall.ENOSPC, syscall.EIO}).Draw(m.t, "cause")
+	m.eio = m.eio || cause == syscall.EIO
+	m.faulty.Set(func(op vfs.Op, path string) *vfs.Fault {
+		if m.sabo != nil {
+			if f := m.sabo(op, path); f != nil {
+				return f
+			}
+		}
+		full := op == vfs.OpCreate || op == vfs.OpWrite || op == vfs.OpRename
+		if cause == syscall.ENOSPC && !full || op == vfs.OpReadDir || r.Float64() >= rate {
+			return nil
+		}
+		return &vfs.Fault{Err: fmt.Errorf("%w: %w", errInjected, cause), Short: r.IntN(2) == 0}
+	})
+	m.put(rapid.IntRange(1, 30).Draw(m.t, "n"))
+	m.fire()
+	m.settleSome(0.5)
+	m.put(rapid.IntRange(1, 30).Draw(m.t, "n"))
+	if rapid.IntRange(0, 3).Draw(m.t, "crash") == 0 {
+		m.crash(rapid.Bool().Draw(m.t, "power") && m.o.Sync == SyncAlways)
+		return
+	}
+	m.faulty.Set(m.sabo)
+	for end := time.Now().Add(modelPatience); !m.put(1); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			m.t.Fatalf("the store did not recover from %v", cause)
+		}
+	}
+}
+
+// owed counts acknowledged entries that are due and must fire although nothing more is settled.
+func (m *model) owed() int {
+	fired, due := map[Flow]int{}, map[Flow]int{}
+	for _, e := range m.entries {
+		switch {
+		case e.fired && !e.settled:
+			fired[e.e.Flow]++
+		case e.acked && !e.fired && !e.settled && e.e.Due <= m.clock.Load():
+			due[e.e.Flow]++
+		}
+	}
+	n := 0
+	for f, d := range due {
+		if fired[f] <= m.o.Window/2 {
+			n += min(d, m.o.Window-fired[f])
+		}
+	}
+	return n
+}
+
+// drain settles all that is fired until everything that is due was fired.
+func (m *model) drain() {
+	end := time.Now().Add(modelPatience)
+	for m.owed() > 0 {
+		if m.fire() == 0 {
+			time.Sleep(100 * time.Microsecond)
+		}
+		m.settleSome(1)
+		if time.Now().After(end) {
+			m.s.mu.Lock()
+			for _, f := range m.s.wheel.flows {
+				fmt.Printf("%v armed %d fired %d far %d resume %v pending %d horizon %d\n", f.name, f.armed.len(), len(f.fired), f.far.len(), f.resume, f.pending, m.s.wheel.horizon)
+			}
+			m.s.mu.Unlock()
+			m.t.Fatalf("%d entries are due and do not fire: %+v", m.owed(), m.s.Stats())
+		}
+	}
+}
+
+func (m *model) actions() map[string]func(*rapid.T) {
+	return map[string]func(*rapid.T){
+		"put":  func(t *rapid.T) { m.put(rapid.IntRange(1, 40).Draw(t, "n")) },
+		"put2": func(t *rapid.T) { m.put(rapid.IntRange(1, 40).Draw(t, "n")) },
+		"advance": func(t *rapid.T) {
+			m.clock.Add(rapid.SampledFrom([]int64{1, 10, 500, 3000, 3000, 20_000, -2000}).Draw(t, "ms"))
+			m.fire()
+		},
+		"fire":      func(*rapid.T) { m.fire() },
+		"settle":    func(t *rapid.T) { m.fire(); m.settleSome(rapid.Float64Range(0, 1).Draw(t, "share")) },
+		"sync":      func(*rapid.T) { m.syncSettles() },
+		"drain":     func(*rapid.T) { m.drain() },
+		"kill":      func(*rapid.T) { m.crash(false) },
+		"powerLoss": func(*rapid.T) { m.crash(m.o.Sync == SyncAlways) },
+		"killBusy": func(t *rapid.T) {
+			m.begin(rapid.IntRange(1, 80).Draw(t, "n"))
+			time.Sleep(time.Duration(rapid.IntRange(0, 1000).Draw(t, "us")) * time.Microsecond)
+			m.crash(rapid.Bool().Draw(t, "power") && m.o.Sync == SyncAlways)
+		},
+		"reopen": func(*rapid.T) { m.reopen() },
+		"faults": func(*rapid.T) { m.fail() },
+		"": func(t *rapid.T) {
+			m.t = t
+			checkInvariants(t, m.s)
+		},
+	}
+}
+
+func (m *model) reopen() {
+	if err := m.s.Close(); err != nil {
+		m.t.Fatalf("close: %v", err)
+	}
+	for _, e := range m.entries {
+		e.synced = e.synced || e.settled
+	}
+	m.mem = m.mem.AfterKill()
+	m.seals += m.s.Stats().Seals
+	m.open()
+}
+
+// finish: in the end everything acknowledged was fired and settled, and nothing is left.
+func (m *model) finish() {
+	m.crash(m.o.Sync == SyncAlways)
+	m.clock.Add(60_000)
+	m.drain()
+	end := time.Now().Add(modelPatience)
+	for m.s.Stats().Pending > 0 { // settled before the crash but not synced, or of unknown outcome
+		if m.fire() == 0 {
+			time.Sleep(100 * time.Microsecond)
+		}
+		m.settleSome(1)
+		if time.Now().After(end) {
+			m.t.Fatalf("left: %+v", m.s.Stats())
+		}
+	}
+	checkInvariants(m.t, m.s)
+}
+
+func runModel(t *rapid.T, sabotage vfs.Hook) *model {
+	m := &model{t: t, mem: vfs.NewMem(), entries: map[LSN]*modelEntry{}, sabo: sabotage}
+	m.rng = rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
+	m.clock.Store(1_700_000_000_000)
+	m.o = testOptions(nil, &m.clock)
+	m.o.Sync = rapid.SampledFrom([]SyncMode{SyncAlways, SyncAlways, SyncInterval}).Draw(t, "mode")
+	m.o.SyncEvery = 5 * time.Millisecond
+	m.o.SegmentBytes = rapid.SampledFrom([]int64{16 << 10, 64 << 10}).Draw(t, "segment")
+	m.o.Window = rapid.SampledFrom([]int{1, 2, 4, 9}).Draw(t, "window")
+	m.open()
+	defer func() { m.s.Close() }()
+	t.Repeat(m.actions())
+	m.finish()
+	m.seals += m.s.Stats().Seals
+	return m
+}
+
+// sabotages leave out one kind of sync each. TIMER_SABOTAGE=name shows that TestModel notices.
+var sabotages = map[string]vfs.Hook{
+	"segment-sync":  skip(vfs.OpSync, segPrefix),
+	"run-sync":      skip(vfs.OpSync, runPrefix),
+	"manifest-sync": skip(vfs.OpSync, manifestName),
+	"folder-sync":   skip(vfs.OpSyncDir, ""),
+}
+
+func skip(op vfs.Op, prefix string) vfs.Hook {
+	return func(o vfs.Op, path string) *vfs.Fault {
+		if o == op && strings.HasPrefix(path, "/data/"+prefix) || o == op && prefix == "" {
+			return &vfs.Fault{Skip: true}
+		}
+		return nil
+	}
+}
+
+func TestModel(t *testing.T) {
+	var puts, crashes, seals int64
+	sabotage := sabotages[os.Getenv("TIMER_SABOTAGE")]
+	rapid.Check(t, func(t *rapid.T) {
+		m := runModel(t, sabotage)
+		puts, crashes, seals = puts+int64(m.n), crashes+int64(m.crashes), seals+m.seals
+	})
+	t.Logf("%d puts, %d crashes, %d seals", puts, crashes, seals)
+}
