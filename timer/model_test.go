@@ -193,10 +193,13 @@ func (m *model) syncSettles() {
 			open = append(open, e)
 		}
 	}
-	if m.put(1) && m.put(1) {
-		for _, e := range open {
-			e.synced = true
+	for range 2 {
+		if !m.put(1) {
+			return
 		}
+	}
+	for _, e := range open {
+		e.synced = true
 	}
 }
 
@@ -225,7 +228,10 @@ func (m *model) fail() {
 	r := rand.New(rand.NewPCG(seed, 5))
 	cause := rapid.SampledFrom([]error{syscall.ENOSPC, syscall.EIO}).Draw(m.t, "cause")
 	m.eio = m.eio || cause == syscall.EIO
+	var mu sync.Mutex
 	m.faulty.Set(func(op vfs.Op, path string) *vfs.Fault {
+		mu.Lock()
+		defer mu.Unlock()
 		if m.sabo != nil {
 			if f := m.sabo(op, path); f != nil {
 				return f

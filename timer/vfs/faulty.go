@@ -27,7 +27,8 @@ type Fault struct {
 }
 
 // Hook decides about an operation: nil lets it pass. Path is the new name for OpRename and the name at
-// the time of opening for operations on files. It may be called from any goroutine.
+// the time of opening for operations on files. It may be called from several goroutines at
+// once, and may block.
 type Hook func(op Op, path string) *Fault
 
 // Faulty injects errors into another file system.
@@ -49,11 +50,12 @@ func (f *Faulty) Set(h Hook) {
 
 func (f *Faulty) ask(op Op, path string) *Fault {
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.hook == nil {
+	hook := f.hook
+	f.mu.Unlock()
+	if hook == nil {
 		return nil
 	}
-	return f.hook(op, path)
+	return hook(op, path)
 }
 
 func (f *Faulty) do(op Op, path string, run func() error) error {

@@ -85,10 +85,10 @@ func (m *Mem) AfterKill() *Mem {
 }
 
 // AfterPowerLoss returns the disk as it may be after the power failed: each unsynced sector and each unsynced change
-// of a name is there with the given probability, independently.
+// of a name is there with the given probability, independently. With probability 0 rng may be nil.
 func (m *Mem) AfterPowerLoss(rng *rand.Rand, survive float64) *Mem {
 	c := m.AfterKill()
-	keep := func() bool { return rng.Float64() < survive }
+	keep := func() bool { return survive > 0 && rng.Float64() < survive }
 	for _, op := range c.ops {
 		if keep() {
 			c.durable = op.apply(c.durable)
