@@ -1,2 +1,156 @@
-// Package timer is the durable timer store.
+// Package timer is the durable timer store: it holds entries until they are due, up to any time ahead, and hands
+// them out at the millisecond. It knows nothing of what an entry means.
+//
+//	Put, Settle -> intake log (group commit) --seal--> run (sorted by due) --> wheel (what is near, RAM) -> sink
+//	                     \-------- due soon, once durable: straight into the wheel ------^
+//
+// # Promises
+//
+//   - An entry whose Put was acknowledged fires until it is settled: after a killed process, after a power loss
+//     (SyncAlways), beside damaged records, on a disk that was full or failed for a while.
+//   - Nothing fires before its due time by Options.Now, whatever that clock does, and nothing fires twice between
+//     an Open and a Close.
+//   - A flow fires in (due, LSN) order over all its entries that are durable at that moment.
+//   - A settled entry does not come back once its settle is synced: within 50 ms (SyncAlways).
+//   - RAM does not grow with the number of entries in runs, but for one bit each. A flow has at most
+//     Options.Window entries in the wheel; unsealed segments have their index in RAM.
+//
+// # Goroutines and locks
+//
+// The writer owns the open segment: it swaps the open group, writes it, syncs, arms its puts, answers them. The janitor owns
+// MANIFEST, seals, makes the next segment ahead, unlinks. The loader reads run indexes. The firing goroutine calls the sink. Store.mu
+// guards flows, wheel and the state of files in RAM, and is never held while the disk is used; intake.mu guards the open
+// group. Neither is taken while the other is held.
+//
+// # Invariants of the wheel
+//
+// Keys are (due, LSN). Every flow has a resume point. Between two holds of Store.mu, for every flow:
+//
+//  1. A pending entry before the resume point is armed (in the wheel) or fired.
+//  2. An armed entry is before the resume point, except those that the loader's present pass brought and did not pass yet.
+//  3. An entry in an unsealed segment that is neither armed, fired nor done is in far, and far has nothing else and
+//     nothing before the resume point. An entry in a run that is neither armed nor fired is in the run only.
+//  4. armed + fired <= Options.Window.
+//
+// So the first armed entry is the first of all that are unfired, and firing it keeps the order. A fresh put before the resume point is
+// armed; if that exceeds the window the last armed entry is taken out and the resume point moves back to it. A fresh put
+// at or past the resume point goes to far. The loader walks through all run indexes in key order, from the
+// lowest resume point of the flows it serves, and merges far in; a flow whose window is full gets its resume
+// point where it had to stop, the others move theirs along, at last to the horizon. Entries that are done or fired are
+// left out. A flow is served when half its window is free. When a run takes the place of its segment
+// the loader's pass is discarded: it began without that run.
+//
+// # The disk
+//
+// All integers are little endian; all checksums are CRC-32C. What a file's checksums start from, its seed, is
+// the CRC-32C of its id and its epoch (8 bytes each); the epoch is a random number, so nothing from an earlier life of
+// a recycled file, and nothing inside a body, passes for a record. File ids are never used twice. Assumed of the disk: writing a sector
+// again leaves the bytes in it that do not change intact, and what fsync reported stays. Format version: 1.
+//
+//	LOCK                   held with flock while a Store is open
+//	MANIFEST               which files count
+//	seg-<id, 16 hex>       intake segment
+//	run-<id, 16 hex>       sealed run
+//	free-<id, 16 hex>      retired segment, to be recycled; unlinked by Open
+//	*.broken               evidence: something in it was damaged; never read again, delete at will
+//
+// Every file but LOCK begins with a head of 64 bytes:
+//
+//	 0  8  magic: "DGSEGMT\n", "DGRUN01\n", "DGMANIF\n"
+//	 8  4  checksum of bytes 12 to 63, seed 0
+//	12  4  format version
+//	16  8  file id (MANIFEST: 0)
+//	24  8  epoch
+//	32 32  zero
+//
+// A segment has its full size from the start, zeros or the remains of an earlier life; records begin at 4096, each at a
+// multiple of 8, padded with zeros. A record:
+//
+//	 0  4  checksum of bytes 4 to its end
+//	 4  4  length, without padding
+//	 8  1  kind: 1 group, 2 put, 3 settle; reserved: 4 cancel, 5 move to another flow
+//	 9  1  zero
+//	10  2  put: lane
+//	12  2  put: length of the broker name
+//	14  2  put: length of the topic name
+//	16  8  LSN; group: that of the first record in it
+//	24  8  put: due, Unix ms; group: the LSN up to which everything was synced when it was written
+//	32  4  length of the body; group: bytes of records that follow in it
+//	36  2  put: length of the key
+//	38  2  low half of the checksum of bytes 4 to 37
+//	40     broker, topic, key, body; settle: body only, 16 bytes (LSN, due) for each settled entry
+//
+// What is written together is a group: a group record, then its records. Bytes 38 and 39 make the length of a record with a damaged
+// body trustworthy, so that a scan goes on right behind it.
+//
+// A run: head, put records as above with the seed of the run in (due, LSN) order, zeros up to a multiple of 4096, index pages, flow
+// table, footer. An index page is 4096 bytes: checksum of the rest (4), page number (4), number of entries (4), zero (20), up to
+// 127 entries, zeros. An index entry:
+//
+//	 0  8  due
+//	 8  8  LSN
+//	16  4  flow: number in the flow table
+//	20  4  length of the record
+//	24  6  offset of the record
+//	30  2  lane
+//
+// The flow table: number of flows (4), then for each: length of broker (2), of topic (2), number of hours (4), zero (4), broker,
+// topic, and for each hour of due times, ascending: Unix hour (8), number of entries (4). The footer, the last 144 bytes:
+//
+//	 0  8  magic "DGRUNEND"
+//	 8  4  checksum of bytes 12 to 143, seed 0
+//	12  4  format version
+//	16  8  file id               80  8  offset of the key table, 0: none (reserved)
+//	24  8  epoch                 88  8  length of the key table
+//	32  8  number of entries     96  8  lowest LSN of its segments
+//	40  8  offset of the index  104  8  highest
+//	48  8  number of pages      112  8  id of its first segment
+//	56  8  offset of flow table 120  8  of its last
+//	64  8  its length           128  8  earliest due
+//	72  8  its checksum         136  8  latest due
+//
+// MANIFEST: head, then edits, each synced before anything relies on it: checksum of the rest (4), length of the operations (4), number of
+// the edit from 1 (8), operations. An operation is a byte and an 8-byte number, and more for some:
+//
+//	1  next file id
+//	2  floor: an LSN; no number up to it is given out again
+//	3  segment added: id; epoch (8)
+//	4  segment dropped: id
+//	5  segment cut: id; where its records end (8)
+//	6  run added: id; number of entries (8)
+//	7  run dropped: id
+//	8  entries done in a run: id; count (4); then word number (4) and 64-bit word of the done bitmap, by ordinal, to be or-ed in
+//	9  reserved: flow name
+//
+// It is rewritten as one edit (MANIFEST.tmp, fsync, rename, fsync of the folder) when it grows and on every Open. A sealed segment is dropped by the
+// edit that adds its run and carries all bitmap changes over: then no settle record in it is needed any more.
+//
+// # Crashes
+//
+//	when                                     after it
+//	before the sync of a put                 it may appear; nobody was told that it is stored
+//	after it, before the answer              it is there; the client may send it again
+//	run synced, not in MANIFEST              the run is deleted, the segment replayed
+//	in MANIFEST, segment not yet recycled    the segment is unlinked
+//	fired, delivered, settle not written     fires again
+//	settle written, not synced               fires again after a power loss only
+//	settle synced, segment sealed            done: the bitmap in MANIFEST has it
+//	segment made, not in MANIFEST            unlinked: nothing was written to it
+//	run dropped from MANIFEST, not unlinked  unlinked
+//	MANIFEST.tmp written, not renamed        unlinked; the old MANIFEST counts
+//
+// A damaged place in a segment is a torn tail if nothing proves that it was ever synced, and cuts the segment there. It is rot, skipped, counted and
+// kept as .broken, if a later group says that it was synced, or if it lies before the end that MANIFEST knows. Open
+// syncs the segments that it replays and notes their ends, so that the next Open does not judge them by groups that
+// came after. A run that MANIFEST does not name is deleted unless MANIFEST names one of its segments that is gone:
+// then MANIFEST lost its last edit, and the run is adopted. Without a readable MANIFEST every run and segment counts; settled
+// entries of runs may come back then.
+//
+// # Failing disks
+//
+// After a failed write or fsync of the log every put that is not durable gets its error, Put refuses (ErrFull when the disk is full, else
+// ErrFailed), and the segment is given up: MANIFEST notes where the acknowledged part ends, and it is sealed like a full
+// one, which reads and checks all that is pending in it. The log goes on in a fresh segment once one could be made and
+// MANIFEST could be written; that is retried with growing pauses. Settles wait in RAM meanwhile. After a failed write of
+// MANIFEST nothing is known about it; it is rewritten before anything else happens. Firing goes on.
 package timer

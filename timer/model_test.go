@@ -43,7 +43,8 @@ type model struct {
 	inflight sync.WaitGroup
 	rng      *rand.Rand
 	sabo     vfs.Hook // always active: used to prove that the test notices a missing sync
-	eio      bool     // an fsync may have failed
+	unsafe   atomic.Value
+	eio      bool // an fsync may have failed
 	crashes  int
 	seals    int64
 }
@@ -52,7 +53,7 @@ const modelPatience = 20 * time.Second
 
 func (m *model) open() {
 	m.faulty = vfs.NewFaulty(m.mem)
-	m.faulty.Set(m.sabo)
+	m.faulty.Set(m.hook)
 	m.o.FS = m.faulty
 	s, err := Open(m.o)
 	if err != nil {
@@ -60,6 +61,23 @@ func (m *model) open() {
 	}
 	m.s = s
 	m.checkRecovered()
+}
+
+// hook checks that nothing is unlinked or recycled that MANIFEST names, as it would be after a power loss.
+func (m *model) hook(op vfs.Op, path string) *vfs.Fault {
+	if id, ok := anyID(strings.TrimPrefix(path, "/data/")); ok && (op == vfs.OpRemove || op == vfs.OpRename && strings.Contains(path, freePrefix)) {
+		state, err := readManifest(m.mem.AfterPowerLoss(nil, 0), "/data/"+manifestName)
+		if err == nil && m.sabo == nil {
+			_, run := state.runs[id]
+			if _, seg := state.segs[id]; run || seg {
+				m.unsafe.Store(path + " is named by MANIFEST and was removed")
+			}
+		}
+	}
+	if m.sabo != nil {
+		return m.sabo(op, path)
+	}
+	return nil
 }
 
 // checkRecovered: what is pending lies between what must and what may be there.
@@ -104,7 +122,7 @@ func (m *model) begin(n int) *atomic.Bool {
 		r := m.rng
 		e := Entry{
 			Flow: Flow{"broker", fmt.Sprint("topic", r.IntN(3))}, Lane: uint16(r.IntN(4)), Key: fmt.Sprint("key", m.n),
-			Due: m.clock.Load() - 1000 + r.Int64N(12)*r.Int64N(1200), Body: body(m.n, r.IntN(1200)),
+			Due: m.clock.Load() - 3000 + r.Int64N(12)*r.Int64N(1400), Body: body(m.n, r.IntN(1200)),
 		}
 		me := &modelEntry{e: e}
 		m.inflight.Add(1)
@@ -232,10 +250,8 @@ func (m *model) fail() {
 	m.faulty.Set(func(op vfs.Op, path string) *vfs.Fault {
 		mu.Lock()
 		defer mu.Unlock()
-		if m.sabo != nil {
-			if f := m.sabo(op, path); f != nil {
-				return f
-			}
+		if f := m.hook(op, path); f != nil {
+			return f
 		}
 		full := op == vfs.OpCreate || op == vfs.OpWrite || op == vfs.OpRename
 		if cause == syscall.ENOSPC && !full || op == vfs.OpReadDir || r.Float64() >= rate {
@@ -251,7 +267,7 @@ func (m *model) fail() {
 		m.crash(rapid.Bool().Draw(m.t, "power") && m.o.Sync == SyncAlways)
 		return
 	}
-	m.faulty.Set(m.sabo)
+	m.faulty.Set(m.hook)
 	for end := time.Now().Add(modelPatience); !m.put(1); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			m.t.Fatalf("the store did not recover from %v", cause)
@@ -322,6 +338,9 @@ func (m *model) actions() map[string]func(*rapid.T) {
 		"": func(t *rapid.T) {
 			m.t = t
 			checkInvariants(t, m.s)
+			if what := m.unsafe.Load(); what != nil {
+				t.Fatalf("%v", what)
+			}
 		},
 	}
 }

@@ -43,8 +43,6 @@ func (rc *recovery) manifest() error {
 	path := s.path(manifestName)
 	state, err := readManifest(s.o.FS, path)
 	switch {
-	case err == nil:
-		err = s.syncManifest(path)
 	case errors.Is(err, ErrCorrupt):
 		s.corrupt("MANIFEST is damaged, rebuilding it from runs and segments; settled entries may come back", path, "err", err)
 		if err := s.o.FS.Rename(path, path+brokenSuffix); err != nil {
@@ -65,19 +63,6 @@ func (rc *recovery) manifest() error {
 	rc.state = state
 	s.man = &manifest{fs: s.o.FS, dir: s.o.Dir, limit: s.o.manifestBytes, state: state}
 	return nil
-}
-
-// syncManifest makes durable what was read: after a kill it may be in the page cache only.
-func (s *Store) syncManifest(path string) error {
-	f, err := s.o.FS.Open(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if err := f.Sync(false); err != nil {
-		return fmt.Errorf("sync %s: %w", path, err)
-	}
-	return s.o.FS.SyncDir(s.o.Dir)
 }
 
 // anyID returns the file id in a name, broken ones included.

@@ -3,6 +3,8 @@ package timer
 import (
 	"errors"
 	"fmt"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -520,6 +522,113 @@ func TestFailedSyncStopsAcknowledging(t *testing.T) {
 	if n := len(r.fireAll(true)); n != 4 {
 		t.Fatal(n)
 	}
+}
+
+// What a failed group left behind neither comes back nor looks like rot, although the segment is not sealed yet and
+// later groups say that everything before them is synced.
+func TestFailedGroupIsCutOff(t *testing.T) {
+	r := newRig(t)
+	r.put(3, 5000, 100)
+	var fail atomic.Bool
+	fail.Store(true)
+	r.fs.Set(func(op vfs.Op, path string) *vfs.Fault {
+		seg := strings.HasPrefix(path, "/data/"+segPrefix)
+		switch {
+		case op == vfs.OpCreate && strings.HasPrefix(path, "/data/"+runPrefix):
+			return &vfs.Fault{Err: syscall.EIO} // nothing is sealed
+		case op == vfs.OpWrite && seg && fail.Load():
+			fail.Store(false)
+			return &vfs.Fault{Err: syscall.EIO, Short: true}
+		}
+		return nil
+	})
+	var wg sync.WaitGroup
+	wg.Add(2)
+	for range 2 { // one of them whole, one torn, or both torn
+		if _, err := r.s.Put(&Entry{Flow: Flow{"b", "t"}, Due: rigNow, Body: body(1, 500)}, func(err error) { wg.Done() }); err != nil {
+			wg.Done()
+		}
+	}
+	wg.Wait()
+	var acked atomic.Int64
+	r.until("puts again", func() bool {
+		_, err := putWait(r.s, &Entry{Flow: Flow{"b", "t"}, Due: rigNow + 6000})
+		if err == nil {
+			acked.Add(1)
+		}
+		return acked.Load() == 3
+	})
+	before := r.s.Stats().Pending
+	r.kill(false)
+	r.wantPending(before)
+	r.wantCorrupt(false)
+}
+
+// What recovery read from the page cache is made durable before its end is noted: a later power loss does not look like rot.
+func TestReplayedSegmentsAreSynced(t *testing.T) {
+	r := newRig(t)
+	r.o.Sync, r.o.SyncEvery = SyncInterval, time.Hour // what is put is written, not synced
+	r.kill(true)
+	old := r.s
+	r.put(3, 5000, 100)
+	r.mem.Kill()
+	r.mem = r.mem.AfterKill()
+	old.Close()
+	fs := vfs.NewFaulty(r.mem)
+	block := make(chan struct{})
+	var segs atomic.Int64
+	fs.Set(func(op vfs.Op, path string) *vfs.Fault { // the janitor stops before it seals
+		if op == vfs.OpCreate && strings.HasPrefix(path, "/data/"+segPrefix) && segs.Add(1) == 2 {
+			<-block
+		}
+		return nil
+	})
+	s := mustOpen(t, withFS(r.o, fs))
+	r.mem = r.mem.AfterPowerLoss(nil, 0)
+	close(block)
+	mustClose(t, s)
+	r.open()
+	r.wantPending(3)
+	r.wantCorrupt(false)
+}
+
+// A put that is earlier than what was fired already moves the resume point back behind fired entries of a run: the loader
+// must leave those out.
+func TestLoaderLeavesFiredEntriesOut(t *testing.T) {
+	r := newRig(t)
+	r.put(30, 500, 900)
+	r.until("runs", func() bool { return r.s.Stats().Runs >= 2 })
+	r.clock.Store(rigNow + 600)
+	r.s.Start(r.c.sink)
+	var items []Item
+	for len(items) < r.o.Window {
+		items = append(items, r.c.wait(t)...)
+	}
+	r.put(1, 100, 10)
+	checkInvariants(t, r.s)
+	seen := map[LSN]bool{}
+	for n := 0; n < 31; {
+		for _, it := range items {
+			if seen[it.LSN] {
+				t.Fatalf("%d fired twice", it.LSN)
+			}
+			seen[it.LSN] = true
+		}
+		n = len(seen)
+		for _, it := range items[len(items)/2:] { // half of the window stays out while the loader works
+			r.s.Settle(it)
+		}
+		next := items[:len(items)/2]
+		items = nil
+		if n < 31 && len(next) < r.o.Window {
+			items = r.c.wait(t)
+		}
+		for _, it := range next {
+			r.s.Settle(it)
+		}
+		checkInvariants(t, r.s)
+	}
+	r.wantPending(0)
 }
 
 func TestFullDisk(t *testing.T) {

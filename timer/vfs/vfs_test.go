@@ -1,0 +1,184 @@
+package vfs
+
+import (
+	"errors"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+)
+
+func writeAt(t *testing.T, f File, s string, off int64) {
+	t.Helper()
+	if _, err := f.WriteAt([]byte(s), off); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// content returns a file's bytes, or "absent".
+func content(t *testing.T, fs FS, path string) string {
+	t.Helper()
+	f, err := fs.Open(path)
+	if IsNotExist(err) {
+		return "absent"
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	size, _ := f.Size()
+	b := make([]byte, size)
+	f.ReadAt(b, 0)
+	return string(b)
+}
+
+func TestAllFileSystemsBehaveAlike(t *testing.T) {
+	for name, fs := range map[string]FS{"os": OS{}, "mem": NewMem(), "faulty": NewFaulty(NewMem())} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir() + "/d"
+			if err := fs.MkdirAll(dir); err != nil {
+				t.Fatal(err)
+			}
+			a, err := fs.Create(dir + "/a")
+			if err != nil {
+				t.Fatal(err)
+			}
+			writeAt(t, a, "hello", 3)
+			if err := errors.Join(a.Sync(true), a.Sync(false), a.Truncate(6), fs.Rename(dir+"/a", dir+"/b"), fs.SyncDir(dir)); err != nil {
+				t.Fatal(err)
+			}
+			if got := content(t, fs, dir+"/b"); got != "\x00\x00\x00hel" {
+				t.Fatalf("%q", got)
+			}
+			l, err := fs.Lock(dir + "/LOCK")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := fs.Lock(dir + "/LOCK"); !errors.Is(err, ErrLocked) {
+				t.Fatalf("second lock: %v", err)
+			}
+			if err := l.Unlock(); err != nil {
+				t.Fatal(err)
+			}
+			if l, err = fs.Lock(dir + "/LOCK"); err != nil {
+				t.Fatal(err)
+			}
+			l.Unlock()
+			if names, err := fs.ReadDir(dir); err != nil || !strings.Contains(strings.Join(names, " "), "b") {
+				t.Fatalf("%v %v", names, err)
+			}
+			if err := fs.Remove(dir + "/b"); err != nil {
+				t.Fatal(err)
+			}
+			if n, err := a.ReadAt(make([]byte, 6), 0); n != 6 {
+				t.Fatalf("a removed file must stay readable: %d %v", n, err)
+			}
+			for _, err := range []error{fs.Remove(dir + "/b"), fs.Rename(dir+"/b", dir+"/c")} {
+				if !IsNotExist(err) {
+					t.Fatalf("absent: %v", err)
+				}
+			}
+			a.Close()
+		})
+	}
+}
+
+func TestPowerLossKeepsWhatWasSynced(t *testing.T) {
+	m := NewMem()
+	f, _ := m.Create("d/f")
+	writeAt(t, f, "synced", 0)
+	f.Sync(true)
+	if got := content(t, m.AfterPowerLoss(nil, 0), "d/f"); got != "absent" {
+		t.Fatalf("without SyncDir: %q", got)
+	}
+	m.SyncDir("d")
+	writeAt(t, f, "unsync", 0)
+	if got := content(t, m.AfterPowerLoss(nil, 0), "d/f"); got != "synced" {
+		t.Fatalf("%q", got)
+	}
+	if got := content(t, m.AfterKill(), "d/f"); got != "unsync" {
+		t.Fatalf("%q", got)
+	}
+	m.Rename("d/f", "d/g")
+	m.Remove("d/g")
+	if got := content(t, m.AfterPowerLoss(nil, 0), "d/f"); got != "synced" {
+		t.Fatalf("rename and removal were not synced: %q", got)
+	}
+	m.SyncDir("d")
+	if got := content(t, m.AfterPowerLoss(nil, 0), "d/f") + content(t, m.AfterPowerLoss(nil, 0), "d/g"); got != "absentabsent" {
+		t.Fatalf("%q", got)
+	}
+}
+
+func TestPowerLossTearsWritesAtSectors(t *testing.T) {
+	m := NewMem()
+	f, _ := m.Create("d/f")
+	writeAt(t, f, strings.Repeat("a", 2048), 0)
+	f.Sync(true)
+	m.SyncDir("d")
+	writeAt(t, f, strings.Repeat("b", 2000), 24)
+	torn := map[string]bool{}
+	for seed := range uint64(40) {
+		got := content(t, m.AfterPowerLoss(rand.New(rand.NewPCG(seed, 0)), 0.5), "d/f")
+		if got[:24] != strings.Repeat("a", 24) {
+			t.Fatal("bytes outside the write changed")
+		}
+		for s := 0; s < 2048; s += sector {
+			part := got[max(s, 24):min(s+sector, 2024)]
+			if strings.Count(part, part[:1]) != len(part) {
+				t.Fatal("torn within a sector")
+			}
+		}
+		torn[got] = true
+	}
+	if len(torn) < 8 {
+		t.Fatalf("only %d outcomes", len(torn))
+	}
+}
+
+func TestFailedSyncLosesWhatItShouldHaveSynced(t *testing.T) {
+	m := NewMem()
+	fs := NewFaulty(m)
+	f, _ := fs.Create("d/f")
+	fs.SyncDir("d")
+	writeAt(t, f, "lost", 0)
+	fault := errors.New("fault")
+	fs.Set(func(op Op, _ string) *Fault {
+		if op == OpSync {
+			return &Fault{Err: fault}
+		}
+		return nil
+	})
+	if err := f.Sync(true); !errors.Is(err, fault) {
+		t.Fatal(err)
+	}
+	fs.Set(nil)
+	if err := f.Sync(true); err != nil {
+		t.Fatal(err)
+	}
+	if got := content(t, m, "d/f") + "," + content(t, m.AfterPowerLoss(nil, 0), "d/f"); got != "lost," {
+		t.Fatalf("%q", got)
+	}
+}
+
+func TestShortWriteAndKill(t *testing.T) {
+	m := NewMem()
+	fs := NewFaulty(m)
+	f, _ := fs.Create("d/f")
+	fs.Set(func(op Op, _ string) *Fault {
+		if op == OpWrite {
+			return &Fault{Err: os.ErrInvalid, Short: true}
+		}
+		return nil
+	})
+	if n, err := f.WriteAt([]byte("12345678"), 0); n != 4 || !errors.Is(err, os.ErrInvalid) {
+		t.Fatal(n, err)
+	}
+	m.Kill()
+	if _, err := f.ReadAt(make([]byte, 1), 0); !errors.Is(err, errDead) {
+		t.Fatal(err)
+	}
+	if got := content(t, m.AfterKill(), "d/f"); got != "1234" {
+		t.Fatalf("%q", got)
+	}
+}
