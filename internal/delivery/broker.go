@@ -273,7 +273,9 @@ func (b *broker) heard(j *job) {
 		return
 	}
 	b.down, b.probeDue = false, false
-	b.probe.Stop()
+	if b.probe != nil {
+		b.probe.Stop()
+	}
 	b.d.o.Log.Info("broker answers again", "broker", b.name, "waiting", b.waiting,
 		"after", time.Since(b.downSince).Round(time.Millisecond))
 	for _, t := range b.topics {

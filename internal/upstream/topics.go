@@ -154,6 +154,16 @@ func (v *View) Topic(ctx context.Context, broker Broker, topic string) (Topic, e
 	return Topic{}, fmt.Errorf("topic %s on broker %s: %w", topic, broker.Name, err)
 }
 
+// WriteQueues returns how many queues of a topic a broker lets be written, from a fresh cache alone. When it
+// does not know it asks for the next time. It never blocks.
+func (v *View) WriteQueues(broker, topic string) (n int32, ok bool) {
+	t, _, fresh := v.topics.look(broker, topic)
+	if !fresh {
+		v.flights.DoChan("topic "+topic, func() (any, error) { return nil, v.askTopic(topic) })
+	}
+	return t.WriteQueues, fresh
+}
+
 // askTopic brings one topic up to date. It serves many callers, so that no one's context ends it.
 func (v *View) askTopic(topic string) error {
 	brokers, err := v.route(topic)
