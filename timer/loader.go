@@ -7,8 +7,7 @@ import (
 )
 
 const (
-	loadBatch  = 1024 // index entries per hold of Store.mu
-	readPages  = 8    // index pages per read of a cursor
+	readPages  = 8 // index pages per read of a cursor
 	retryAfter = time.Second
 )
 
@@ -157,7 +156,7 @@ type found struct {
 // read returns the next entries of all runs, and the key that all that come later reach.
 func (p *pass) read() ([]found, key, error) {
 	var batch []found
-	for p.cursors.len() > 0 && len(batch) < loadBatch {
+	for p.cursors.len() > 0 && len(batch) < p.s.o.loadBatch {
 		c := p.cursors.min()
 		if !c.x.key().less(p.limit) {
 			return batch, p.limit, nil

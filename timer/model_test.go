@@ -43,6 +43,7 @@ type model struct {
 	inflight sync.WaitGroup
 	rng      *rand.Rand
 	sabo     vfs.Hook // always active: used to prove that the test notices a missing sync
+	hook     vfs.Hook
 	unsafe   atomic.Value
 	eio      bool // an fsync may have failed
 	crashes  int
@@ -53,6 +54,7 @@ const modelPatience = 20 * time.Second
 
 func (m *model) open() {
 	m.faulty = vfs.NewFaulty(m.mem)
+	m.hook = m.guard(m.mem)
 	m.faulty.Set(m.hook)
 	m.o.FS = m.faulty
 	s, err := Open(m.o)
@@ -63,21 +65,26 @@ func (m *model) open() {
 	m.checkRecovered()
 }
 
-// hook checks that nothing is unlinked or recycled that MANIFEST names, as it would be after a power loss.
-func (m *model) hook(op vfs.Op, path string) *vfs.Fault {
-	if id, ok := anyID(strings.TrimPrefix(path, "/data/")); ok && (op == vfs.OpRemove || op == vfs.OpRename && strings.Contains(path, freePrefix)) {
-		state, err := readManifest(m.mem.AfterPowerLoss(nil, 0), "/data/"+manifestName)
-		if err == nil && m.sabo == nil {
-			_, run := state.runs[id]
-			if _, seg := state.segs[id]; run || seg {
-				m.unsafe.Store(path + " is named by MANIFEST and was removed")
-			}
+// guard checks that nothing is unlinked or recycled that MANIFEST names, as it would be after a power loss.
+func (m *model) guard(mem *vfs.Mem) vfs.Hook {
+	return func(op vfs.Op, path string) *vfs.Fault {
+		if m.sabo != nil {
+			return m.sabo(op, path)
 		}
+		id, ok := anyID(strings.TrimPrefix(path, "/data/"))
+		if !ok || op != vfs.OpRemove && (op != vfs.OpRename || !strings.Contains(path, freePrefix)) {
+			return nil
+		}
+		state, err := readManifest(mem.AfterPowerLoss(nil, 0), "/data/"+manifestName)
+		if err != nil {
+			return nil
+		}
+		_, run := state.runs[id]
+		if _, seg := state.segs[id]; run || seg {
+			m.unsafe.Store(path + " is named by MANIFEST and was removed")
+		}
+		return nil
 	}
-	if m.sabo != nil {
-		return m.sabo(op, path)
-	}
-	return nil
 }
 
 // checkRecovered: what is pending lies between what must and what may be there.
@@ -247,10 +254,11 @@ func (m *model) fail() {
 	cause := rapid.SampledFrom([]error{syscall.ENOSPC, syscall.EIO}).Draw(m.t, "cause")
 	m.eio = m.eio || cause == syscall.EIO
 	var mu sync.Mutex
+	hook := m.hook
 	m.faulty.Set(func(op vfs.Op, path string) *vfs.Fault {
 		mu.Lock()
 		defer mu.Unlock()
-		if f := m.hook(op, path); f != nil {
+		if f := hook(op, path); f != nil {
 			return f
 		}
 		full := op == vfs.OpCreate || op == vfs.OpWrite || op == vfs.OpRename
@@ -384,6 +392,7 @@ func runModel(t *rapid.T, sabotage vfs.Hook) *model {
 	m.o.SyncEvery = 5 * time.Millisecond
 	m.o.SegmentBytes = rapid.SampledFrom([]int64{16 << 10, 64 << 10}).Draw(t, "segment")
 	m.o.Window = rapid.SampledFrom([]int{1, 2, 4, 9}).Draw(t, "window")
+	m.o.loadBatch = rapid.SampledFrom([]int{1, 3, 1024}).Draw(t, "batch")
 	m.open()
 	defer func() { m.s.Close() }()
 	t.Repeat(m.actions())

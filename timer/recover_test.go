@@ -71,6 +71,13 @@ func (r *rig) put(n int, in int64, size int) []LSN {
 	return lsns
 }
 
+// segment returns the oldest segment.
+func (r *rig) segment() *segment {
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	return r.s.segs[0]
+}
+
 // fireAll starts firing, moves the clock and settles until nothing is pending; it returns what was fired, in order.
 func (r *rig) fireAll(settle bool) []Item {
 	r.t.Helper()
@@ -133,8 +140,10 @@ func (r *rig) flip(name string, off int64) {
 	f.Sync(true)
 }
 
-func (r *rig) names(prefix, suffix string) []string {
-	all, _ := r.mem.ReadDir("/data")
+func (r *rig) names(prefix, suffix string) []string { return namesIn(r.mem, prefix, suffix) }
+
+func namesIn(mem *vfs.Mem, prefix, suffix string) []string {
+	all, _ := mem.ReadDir("/data")
 	var out []string
 	for _, n := range all {
 		if len(n) >= len(prefix)+len(suffix) && n[:len(prefix)] == prefix && n[len(n)-len(suffix):] == suffix {
@@ -150,8 +159,9 @@ func TestCrashBeforeSyncOfPut(t *testing.T) {
 	r := newRig(t)
 	acked := make(chan error, 1)
 	block, blocked := make(chan struct{}), make(chan struct{}, 1)
+	open := r.segment().path
 	r.fs.Set(func(op vfs.Op, path string) *vfs.Fault {
-		if op == vfs.OpSync && len(path) > 10 && path[:10] == "/data/seg-" {
+		if op == vfs.OpSync && path == open {
 			select {
 			case blocked <- struct{}{}:
 			default:
@@ -201,8 +211,9 @@ func TestCrashAfterSyncOfPut(t *testing.T) {
 
 func TestCrashBetweenRunAndManifest(t *testing.T) {
 	r := newRig(t)
+	mem := r.mem
 	r.fs.Set(func(op vfs.Op, path string) *vfs.Fault { // MANIFEST cannot be written once there is a run
-		if len(r.names(runPrefix, "")) > 0 && (op == vfs.OpWrite || op == vfs.OpCreate) && len(path) >= 14 && path[:14] == "/data/MANIFEST" {
+		if len(namesIn(mem, runPrefix, "")) > 0 && (op == vfs.OpWrite || op == vfs.OpCreate) && len(path) >= 14 && path[:14] == "/data/MANIFEST" {
 			return &vfs.Fault{Err: syscall.EIO}
 		}
 		return nil
@@ -331,7 +342,7 @@ func TestNumbersAreNeverUsedTwice(t *testing.T) {
 func TestRotIsSkippedCountedAndKept(t *testing.T) {
 	r := newRig(t)
 	r.put(5, 5000, 200)
-	seg := r.s.segs[0]
+	seg := r.segment()
 	off := seg.entries[2].off
 	r.mem.Kill()
 	r.mem = r.mem.AfterPowerLoss(nil, 0)
@@ -346,7 +357,7 @@ func TestRotIsSkippedCountedAndKept(t *testing.T) {
 func TestTornTailIsCut(t *testing.T) {
 	r := newRig(t)
 	r.put(5, 5000, 200)
-	seg := r.s.segs[0]
+	seg := r.segment()
 	off := seg.entries[4].off // the last group: nothing says that it was synced
 	r.mem.Kill()
 	r.mem = r.mem.AfterPowerLoss(nil, 0)
@@ -364,7 +375,7 @@ func TestTornTailIsCut(t *testing.T) {
 func TestRotAfterACleanStartIsSeen(t *testing.T) {
 	r := newRig(t)
 	r.put(5, 5000, 200)
-	seg := r.s.segs[0]
+	seg := r.segment()
 	off := seg.entries[4].off
 	r.kill(true) // MANIFEST now knows where the segment ends
 	r.mem.Kill()
@@ -379,7 +390,7 @@ func TestRotAfterACleanStartIsSeen(t *testing.T) {
 func TestDamagedSegmentHead(t *testing.T) {
 	r := newRig(t)
 	r.put(5, 5000, 200)
-	name := fileName(segPrefix, r.s.segs[0].id)
+	name := fileName(segPrefix, r.segment().id)
 	r.mem.Kill()
 	r.mem = r.mem.AfterKill()
 	r.s.Close()

@@ -69,6 +69,7 @@ type Options struct {
 	poll          time.Duration // longest sleep between two looks at the wall clock
 	backoff       time.Duration // first pause after an I/O error; doubles up to 50 times this
 	manifestBytes int64         // MANIFEST size below which it is not rewritten
+	loadBatch     int           // index entries that the loader applies per hold of the lock
 }
 
 // DefaultOptions returns every default but Dir, which has none.
@@ -87,6 +88,7 @@ func DefaultOptions() Options {
 		poll:          100 * time.Millisecond,
 		backoff:       100 * time.Millisecond,
 		manifestBytes: 1 << 20,
+		loadBatch:     1024,
 	}
 }
 
@@ -138,6 +140,7 @@ func (o Options) withDefaults() (Options, error) {
 	o.poll = orDefault(o.poll, d.poll)
 	o.backoff = orDefault(o.backoff, d.backoff)
 	o.manifestBytes = orDefault(o.manifestBytes, d.manifestBytes)
+	o.loadBatch = orDefault(o.loadBatch, d.loadBatch)
 	if o.SegmentBytes < minSegmentBytes || o.SegmentBytes > maxSegmentBytes {
 		return o, fmt.Errorf("timer: segment size %d is outside %d..%d bytes", o.SegmentBytes, minSegmentBytes, maxSegmentBytes)
 	}
