@@ -118,7 +118,7 @@ func (s *scanner) str() (raw []byte, escaped bool, err error) {
 	}
 }
 
-// scalarBytes reads a string, number or word as text; null is false. Objects and arrays give their JSON text.
+// scalar reads a string, number or word as text; null is false. Objects and arrays give their JSON text.
 func (s *scanner) scalar(depth int) (raw []byte, escaped, ok bool, err error) {
 	switch s.peek() {
 	case '"':

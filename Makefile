@@ -1,0 +1,48 @@
+# delaygate: `make test` sets up what it needs and runs everything; see README.md.
+
+GO        ?= go
+FUZZTIME  ?= 60s
+COMPAT    := ./compat_test/...
+PACKAGES   = $(shell $(GO) list ./... | grep -v /compat_test)
+VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+
+.PHONY: build setup test unit compat fuzz fuzz-smoke lint vuln ci clean
+
+build: ## the binary, bin/delaygate
+	$(GO) build -trimpath -ldflags "-X main.version=$(VERSION)" -o bin/delaygate ./cmd/proxy
+
+setup: ## real brokers and clients into .cache; says in one line what is missing
+	$(GO) run ./compat_test/setup
+
+test: setup unit fuzz-smoke compat ## everything
+
+unit:
+	$(GO) test -race -timeout 10m $(PACKAGES)
+
+compat: setup ## real clients against real clusters through the real binary
+	$(GO) test -race -timeout 25m -v -run . $(COMPAT)
+
+fuzz-smoke:
+	@$(MAKE) --no-print-directory fuzz FUZZTIME=2s
+
+fuzz: ## every fuzz target for FUZZTIME each
+	@set -e; for pkg in $(PACKAGES); do \
+	  for target in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
+	    echo "fuzz $$pkg $$target $(FUZZTIME)"; \
+	    $(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) -parallel 2 $$pkg; \
+	  done; \
+	done
+
+lint: ## gofmt, go vet, staticcheck
+	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "gofmt: run gofmt -w on:"; echo "$$unformatted"; exit 1; }
+	$(GO) vet ./...
+	$(GO) vet -tags clockshift ./cmd/proxy
+	$(GO) tool staticcheck ./...
+
+vuln: ## known vulnerabilities in what the binary calls; reads the Go vulnerability database over the network
+	$(GO) tool govulncheck ./...
+
+ci: lint build test
+
+clean:
+	rm -rf bin .cache
