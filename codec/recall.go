@@ -58,7 +58,7 @@ func ParseRecallHandle(s string) (Recall, error) {
 		return Recall{}, frameErr(0, "recall handle: expected base64url: %v", err)
 	}
 	items := strings.Split(string(raw), " ")
-	if items[0] != recallVersion || len(items) < recallItems {
+	if items[0] != recallVersion || len(items) < recallItems || items[4] == "" {
 		return Recall{}, frameErr(0, "recall handle: expected %q, topic, broker, time and key", recallVersion)
 	}
 	due, err := strconv.ParseInt(items[3], 10, 64)
