@@ -107,7 +107,7 @@ func TestChangedRangeKeepsOldPortsAndAvoidsTheirVIPPorts(t *testing.T) {
 		t.Fatalf("old port %d", p)
 	}
 	if p := mustPort(t, openMem(t, fs, 20002, 20040), "d:1"); p != 20022 {
-		t.Fatalf("new port %d, 20002, 20012 and 20020 +- 2 are in the way", p)
+		t.Fatalf("new port %d, but 20002 and 20012 are 2 above old ports", p)
 	}
 }
 
