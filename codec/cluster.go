@@ -83,9 +83,11 @@ func RewriteClusterInfo(b []byte, f func(addr string) (string, error)) ([]byte, 
 	if err != nil {
 		return nil, err
 	}
-	err = v.get(brokerAddrTable).each(kindObject, brokerAddrTable, func(m *member) error { return rewriteAddrs(&m.value, f) })
-	if err != nil {
-		return nil, err
+	if table := v.only(brokerAddrTable); table != nil {
+		err = table.each(kindObject, brokerAddrTable, func(m *member) error { return rewriteAddrs(&m.value, f) })
+		if err != nil {
+			return nil, err
+		}
 	}
 	return v.append(make([]byte, 0, len(b)+len(b)/4)), nil
 }
@@ -98,7 +100,7 @@ func RewriteMemberGroup(b []byte, f func(addr string) (string, error)) ([]byte, 
 	if err != nil {
 		return nil, err
 	}
-	if group := v.get("brokerMemberGroup"); group.kind != kindNull {
+	if group := v.only("brokerMemberGroup"); group != nil && group.kind != kindNull {
 		if err := rewriteAddrs(group, f); err != nil {
 			return nil, err
 		}
@@ -116,7 +118,7 @@ func RewriteSystemTopicList(b []byte, f func(addr string) (string, error)) ([]by
 	if err != nil {
 		return nil, err
 	}
-	if addr := v.get("brokerAddr"); addr.kind != kindNull && (addr.kind != kindString || addr.text != "") {
+	if addr := v.only("brokerAddr"); addr != nil && !addr.empty() {
 		if err := mapAddr(addr, f); err != nil {
 			return nil, err
 		}

@@ -106,12 +106,13 @@ func parseBrokerData(v *value) (BrokerData, error) {
 		if err != nil {
 			return frameErr(0, "brokerAddrs: broker id %q is no number", clip([]byte(m.name)))
 		}
-		if m.value.kind != kindString && m.value.kind != kindNull {
+		if m.value.empty() {
+			return nil
+		}
+		if m.value.kind != kindString {
 			return frameErr(0, "brokerAddrs: the address of broker %d is no string", id)
 		}
-		if m.value.text != "" {
-			d.BrokerAddrs[id] = m.value.text
-		}
+		d.BrokerAddrs[id] = m.value.text
 		return nil
 	})
 	return d, err
@@ -170,49 +171,37 @@ func RewriteRoute(b []byte, f func(addr string) (string, error)) ([]byte, error)
 	if err != nil {
 		return nil, err
 	}
-	err = v.get("brokerDatas").each(kindArray, "brokerDatas", func(m *member) error { return rewriteAddrs(&m.value, f) })
-	if err != nil {
-		return nil, err
+	if brokers := v.only("brokerDatas"); brokers != nil {
+		err = brokers.each(kindArray, "brokerDatas", func(m *member) error { return rewriteAddrs(&m.value, f) })
+		if err != nil {
+			return nil, err
+		}
 	}
 	v.set(filterServerTable, value{kind: kindObject})
 	return v.append(make([]byte, 0, len(b)+len(b)/4)), nil
 }
 
-// rewriteAddrs maps all addresses of a broker data, in every member named brokerAddrs.
+// rewriteAddrs maps all addresses of a broker data.
 func rewriteAddrs(data *value, f func(addr string) (string, error)) error {
 	if data.kind != kindObject {
 		return frameErr(0, "broker data: expected an object")
 	}
-	found := false
-	for i := range data.members {
-		if data.members[i].name != "brokerAddrs" {
-			continue
-		}
-		found = true
-		if err := mapAddrs(&data.members[i].value, f); err != nil {
-			return err
-		}
-	}
-	if !found {
-		data.add("brokerAddrs", value{kind: kindObject})
-	}
-	return nil
-}
-
-func mapAddrs(addrs *value, f func(addr string) (string, error)) error {
-	kept := addrs.members[:0]
-	err := addrs.each(kindObject, "brokerAddrs", func(m *member) error {
-		if m.value.kind == kindNull || m.value.kind == kindString && m.value.text == "" {
+	mapped := value{kind: kindObject}
+	err := data.get("brokerAddrs").each(kindObject, "brokerAddrs", func(m *member) error {
+		if m.value.empty() {
 			return nil
 		}
 		if err := mapAddr(&m.value, f); err != nil {
 			return err
 		}
-		kept = append(kept, *m)
+		mapped.add(m.name, m.value)
 		return nil
 	})
-	addrs.kind, addrs.members = kindObject, kept
-	return err
+	if err != nil {
+		return err
+	}
+	data.set("brokerAddrs", mapped)
+	return nil
 }
 
 func mapAddr(addr *value, f func(addr string) (string, error)) error {

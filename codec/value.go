@@ -138,21 +138,42 @@ func (v *value) get(name string) *value {
 	return &value{}
 }
 
-// set gives the member of that name a new value, or adds it.
-func (v *value) set(name string, to value) {
-	found := false
-	for i := range v.members {
-		if v.members[i].name == name {
-			v.members[i].value, found = to, true
+// only drops all doubles of that name but the last, so that a change to it leaves none as it was, and
+// returns it; nil if there is none.
+func (v *value) only(name string) *value {
+	last := -1
+	for i := range slices.Backward(v.members) {
+		switch {
+		case v.members[i].name != name:
+		case last < 0:
+			last = i
+		default:
+			v.members = slices.Delete(v.members, i, i+1)
+			last--
 		}
 	}
-	if !found {
-		v.add(name, to)
+	if last < 0 {
+		return nil
 	}
+	return &v.members[last].value
+}
+
+// set gives the member of that name a new value, or adds it.
+func (v *value) set(name string, to value) {
+	if old := v.only(name); old != nil {
+		*old = to
+		return
+	}
+	v.add(name, to)
 }
 
 func (v *value) add(name string, to value) {
 	v.members = append(v.members, member{name, to})
+}
+
+// empty tells whether v is null or the empty string.
+func (v *value) empty() bool {
+	return v.kind == kindNull || v.kind == kindString && v.text == ""
 }
 
 // str is the text of a string, number or bool; "" of anything else.
