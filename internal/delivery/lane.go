@@ -48,8 +48,7 @@ type laneState int
 
 const (
 	laneEmpty  laneState = iota
-	laneReady            // waits for its turn, in the topic's ready list
-	laneBusy             // its first entry is being loaded or is unanswered
+	laneActive           // in the topic's ready list, or its first entry is in flight
 	lanePaused           // waits for its timer
 )
 
@@ -111,7 +110,7 @@ func (t *topic) lane(queue uint16) *lane {
 
 // makeReady queues a lane that has entries for its turn.
 func (t *topic) makeReady(l *lane) {
-	l.state = laneReady
+	l.state = laneActive
 	t.ready = append(t.ready, l)
 	t.enter()
 }
@@ -131,7 +130,6 @@ func (t *topic) next() *job {
 	if t.ready = t.ready[1:]; len(t.ready) == 0 {
 		t.ready = nil
 	}
-	l.state = laneBusy
 	t.inFlight++
 	return l.pop()
 }

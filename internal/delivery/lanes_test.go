@@ -228,6 +228,26 @@ func TestWindowShrinksOnBusyAndGrowsAgain(t *testing.T) {
 	})
 }
 
+// What was in flight together when the broker became busy costs one halving, not one each.
+func TestOneWaveOfBusyAnswersHalvesOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net := newNet(func(s sent) verdict {
+			if s.nth == 1 {
+				return verdict{code: 2}
+			}
+			return verdict{after: time.Hour}
+		})
+		r := newRig(t, net, func(o *delivery.Options) { o.Window, o.Timeout = 32, 2*time.Hour })
+		for lane := range uint16(32) {
+			r.Fire(items("a", "T", lane, int(lane+1), 1))
+		}
+		sleep(time.Minute)
+		if s := r.Stats(); s.InFlight != 16 {
+			t.Errorf("%d in flight, want half of 32", s.InFlight)
+		}
+	})
+}
+
 func TestGoroutinesDoNotGrowWithLanes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := newNet(func(sent) verdict { return verdict{code: 2, after: time.Millisecond} })

@@ -3,12 +3,15 @@ package delivery_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/delaygate/delaygate/internal/delivery"
+	"github.com/delaygate/delaygate/internal/upstream"
+	"github.com/delaygate/delaygate/timer"
 )
 
 // A broker is down for ten minutes while 300 messages in 60 lanes become due.
@@ -116,9 +119,74 @@ func TestHangingBrokerGetsFewRepeats(t *testing.T) {
 		if n := len(net.sent()); n > 50+6 {
 			t.Errorf("%d sent while the broker hung", n)
 		}
+		back := time.Now()
 		net.set(func() { hangs = false })
 		sleep(15 * time.Second)
 		r.wantAllSettledOnce(t, 500)
+		var first, last time.Time
+		for _, s := range net.sent() {
+			if s.at.After(back) {
+				if first.IsZero() {
+					first = s.at
+				}
+				last = s.at
+			}
+		}
+		if d := last.Sub(first); d > 100*time.Millisecond {
+			t.Errorf("lanes went on over %v after the first answer", d)
+		}
+	})
+}
+
+// A broker whose connections break after each request: the probes are lost, not refused.
+func TestLostProbesKeepTheirPace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net := newNet(func(s sent) verdict {
+			if s.nth == 1 {
+				return verdict{err: errDown}
+			}
+			return verdict{err: upstream.ErrUnknownOutcome}
+		})
+		r := newRig(t, net, nil)
+		for lane := range uint16(60) {
+			r.Fire(items("a", fmt.Sprint("T", lane%20), lane, int(lane+1), 1))
+		}
+		sleep(time.Second)
+		net.set(func() { net.all = nil })
+		sleep(time.Minute)
+		if n := len(net.sent()); n < 18 || n > 22 {
+			t.Errorf("%d probes in a minute, want one each 3 s", n)
+		}
+	})
+}
+
+// Lanes that lost requests wait long; the first answer of their broker ends that.
+func TestFirstAnswerResumesLanesThatLostRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		up := false
+		net := newNet(nil)
+		net.answer = func(s sent) verdict {
+			switch {
+			case up:
+				return verdict{}
+			case s.topic == "probes":
+				return verdict{err: errDown}
+			}
+			return verdict{err: upstream.ErrUnknownOutcome, after: 2 * time.Minute}
+		}
+		r := newRig(t, net, func(o *delivery.Options) { o.Retry = delivery.Backoff{First: time.Hour, Max: time.Hour} })
+		start := time.Now()
+		r.Fire(items("a", "loses", 0, 1, 1)) // fails after 2 minutes, and pauses until 62
+		sleep(time.Minute)
+		r.Fire(items("a", "probes", 0, 2, 1)) // fails after 1 minute, and is the probe at 61
+		sleep(10 * time.Minute)
+		net.set(func() { up = true })
+		sleep(time.Hour)
+		r.wantAllSettledOnce(t, 2)
+		a, b := times(net.sent(), "1", start), times(net.sent(), "2", start)
+		if d := a[len(a)-1] - b[len(b)-1]; d < 0 || d > 10 {
+			t.Errorf("the lane went on %d ms after the probe", d)
+		}
 	})
 }
 
@@ -179,6 +247,29 @@ func TestCloseWaitsForAnswersAndSettlesThem(t *testing.T) {
 		}
 		if err := r.Close(t.Context()); err != nil {
 			t.Error("second Close: ", err)
+		}
+	})
+}
+
+func TestCloseDropsWhatWaitsToBeRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net := newNet(nil)
+		r := newRig(t, net, func(o *delivery.Options) { o.Loaders = 1 })
+		gate := make(chan struct{})
+		r.store.load = func(it timer.Item) ([]byte, error) {
+			<-gate
+			return frameOf(it), nil
+		}
+		for lane := range uint16(20) {
+			r.Fire(items("a", "T", lane, int(lane+1), 1))
+		}
+		synctest.Wait()
+		time.AfterFunc(time.Second, func() { close(gate) })
+		if err := r.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if n := len(net.sent()); n != 1 || len(r.store.done()) != 1 {
+			t.Errorf("%d sent, %d settled, want the one that was being read", n, len(r.store.done()))
 		}
 	})
 }

@@ -508,6 +508,7 @@ func TestChaos(t *testing.T) {
 					unknown.Add(1)
 				default:
 					notSent.Add(1)
+					time.Sleep(time.Millisecond)
 					wantError(t, r.err, upstream.ErrNotSent)
 					mu.Lock()
 					if seen[body] > 0 {
@@ -522,7 +523,7 @@ func TestChaos(t *testing.T) {
 	close(stop)
 	wg.Wait()
 	t.Logf("replies %d, unknown %d, not sent %d, connections %d", ok.Load(), unknown.Load(), notSent.Load(), p.Accepted())
-	if ok.Load() < 500 {
-		t.Error("too few replies")
+	if ok.Load() == 0 || unknown.Load() == 0 || notSent.Load() == 0 {
+		t.Error("one of the outcomes was not met")
 	}
 }

@@ -199,9 +199,9 @@ func TestSeedServesUntilTheUpstreamSpeaks(t *testing.T) {
 
 func TestRunPollsQuickerWhileNothingIsKnown(t *testing.T) {
 	c := newCluster(t)
-	v := c.view(t, upstream.ViewOptions{Refresh: time.Second})
+	v := c.view(t, upstream.ViewOptions{Refresh: 4 * time.Second})
 	run(t, v)
-	eventually(t, "three polls", func() bool { return c.count(codec.ReqGetBrokerClusterInfo) >= 3 })
+	eventually(t, "four polls", func() bool { return c.count(codec.ReqGetBrokerClusterInfo) >= 4 })
 	c.set(func() { c.info = twoBrokers })
 	eventually(t, "brokers", v.Known)
 	n := c.count(codec.ReqGetBrokerClusterInfo)
