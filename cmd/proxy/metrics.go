@@ -1,0 +1,87 @@
+package main
+
+import (
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+)
+
+// newLateness counts how long after its due time a message was confirmed by its broker.
+func newLateness() prometheus.Histogram {
+	return prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name:    "delaygate_delivery_lateness_seconds",
+		Help:    "Time from a message's due time to its broker's answer.",
+		Buckets: []float64{.001, .002, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 60, 600, 3600},
+	})
+}
+
+func registerMetrics(r *prometheus.Registry, a *app) {
+	r.MustRegister(
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		a.lateness,
+		&stateCollector{a},
+	)
+}
+
+// stateCollector reads the parts' own counters when metrics are asked for.
+type stateCollector struct{ a *app }
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("delaygate_"+name, help, labels, nil)
+}
+
+var (
+	descPending     = desc("store_pending_messages", "Messages accepted and not yet delivered.")
+	descOverdue     = desc("store_overdue_messages", "Pending messages whose due time has passed.")
+	descOldest      = desc("store_oldest_overdue_seconds", "Age of the oldest overdue message.")
+	descSegments    = desc("store_segments", "Intake log segments not yet sealed.")
+	descRuns        = desc("store_runs", "Sorted runs with pending messages.")
+	descDisk        = desc("store_disk_bytes", "Size of the store's files.")
+	descSeals       = desc("store_seals_total", "Segments sealed into runs.")
+	descCorrupt     = desc("store_corrupt_total", "Damaged records, pages and files met.")
+	descAccepted    = desc("gate_held_total", "Messages held and acknowledged.")
+	descRefused     = desc("gate_refused_total", "Requests answered with an error of the proxy's own.")
+	descConnections = desc("client_connections", "Open client connections.")
+	descDelivered   = desc("delivery_delivered_total", "Messages that their broker has stored.")
+	descRetried     = desc("delivery_retried_total", "Deliveries that were answered busy, unavailable or not at all.")
+	descRejected    = desc("delivery_rejected_total", "Deliveries that a broker refused.", "code")
+	descInFlight    = desc("delivery_in_flight", "Deliveries without an answer yet.")
+	descWaiting     = desc("delivery_waiting", "Fired messages that wait for their turn.")
+	descKept        = desc("delivery_kept", "Refused messages that wait to be tried again.")
+	descDown        = desc("delivery_brokers_down", "Brokers that cannot be reached.")
+)
+
+// Describe sends nothing: an unchecked collector, whose metrics depend on what has happened.
+func (c *stateCollector) Describe(chan<- *prometheus.Desc) {}
+
+func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v float64) { ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v) }
+	counter := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)
+	}
+	s := c.a.store.Stats()
+	gauge(descPending, float64(s.Pending))
+	gauge(descOverdue, float64(s.Overdue))
+	gauge(descOldest, float64(s.OldestOverdueMs)/1000)
+	gauge(descSegments, float64(s.Segments))
+	gauge(descRuns, float64(s.Runs))
+	gauge(descDisk, float64(s.DiskBytes))
+	counter(descSeals, float64(s.Seals))
+	counter(descCorrupt, float64(s.Corrupt))
+	g := c.a.gate.Stats()
+	counter(descAccepted, float64(g.Held))
+	counter(descRefused, float64(g.Refused))
+	gauge(descConnections, float64(c.a.server.Connections()))
+	d := c.a.delivery.Stats()
+	counter(descDelivered, float64(d.Delivered))
+	counter(descRetried, float64(d.Retried))
+	for code, n := range d.Refused {
+		counter(descRejected, float64(n), strconv.Itoa(int(code)))
+	}
+	gauge(descInFlight, float64(d.InFlight))
+	gauge(descWaiting, float64(d.Waiting))
+	gauge(descKept, float64(d.Kept))
+	gauge(descDown, float64(len(d.Down)))
+}
