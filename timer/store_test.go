@@ -15,7 +15,12 @@ import (
 	"github.com/delaygate/delaygate/timer/vfs"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(killDir); dir != "" {
+		victim(dir)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // testOptions are small: 16 KiB segments, a window of 4, a horizon of 2 s.
 func testOptions(fs vfs.FS, clock *atomic.Int64) Options {
