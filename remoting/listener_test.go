@@ -1,0 +1,155 @@
+package remoting
+
+import (
+	"errors"
+	"net"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/delaygate/delaygate/codec"
+)
+
+func TestOpenBrokerIsIdempotent(t *testing.T) {
+	r := newRig(t, Options{})
+	if err := r.srv.OpenBroker(r.up.addr(), "127.0.0.1", r.port); err != nil {
+		t.Errorf("the same again: %v", err)
+	}
+	if err := r.srv.OpenBroker(r.up.addr(), "127.0.0.1", r.port+10); err == nil || !strings.Contains(err.Error(), "already has") {
+		t.Errorf("another port: %v", err)
+	}
+	if err := r.srv.OpenBroker("127.0.0.1:1", "127.0.0.1", r.port); !errors.Is(err, syscall.EADDRINUSE) {
+		t.Errorf("a taken port: %v", err)
+	}
+	for _, port := range []int{0, 2, 65536} {
+		if err := r.srv.OpenBroker("127.0.0.1:1", "127.0.0.1", port); err == nil {
+			t.Errorf("port %d was accepted", port)
+		}
+	}
+}
+
+func TestFailedOpenBrokerLeavesNothingOpen(t *testing.T) {
+	r := newRig(t, Options{})
+	// The VIP port of this one is the first one's port.
+	err := r.srv.OpenBroker("127.0.0.1:1", "127.0.0.1", r.port+2)
+	if !errors.Is(err, syscall.EADDRINUSE) {
+		t.Fatalf("error %v", err)
+	}
+	ln, err := net.Listen("tcp", hostPort("127.0.0.1", r.port+2))
+	if err != nil {
+		t.Fatalf("the port is still taken: %v", err)
+	}
+	_ = ln.Close()
+}
+
+func TestCloseBrokerKeepsItsConnections(t *testing.T) {
+	r := newRig(t, Options{})
+	client, up := r.pair()
+	r.srv.CloseBroker(r.up.addr())
+	r.srv.CloseBroker("never opened")
+	for _, port := range []int{r.port, r.port - 2} {
+		if c, err := net.Dial("tcp", hostPort("127.0.0.1", port)); err == nil {
+			_ = c.Close()
+			t.Errorf("port %d still accepts", port)
+		}
+	}
+	send(t, client, request(codeRelay, 3, 0, nil))
+	if f := readFrame(t, up); f.Opaque != 3 {
+		t.Fatalf("got %+v", f)
+	}
+	if err := r.srv.OpenBroker(r.up.addr(), "127.0.0.1", r.port); err != nil {
+		t.Errorf("open again: %v", err)
+	}
+}
+
+// poorListener has no free descriptor for its first accepts.
+type poorListener struct {
+	net.Listener
+	mu    sync.Mutex
+	fails int
+}
+
+func (l *poorListener) Accept() (net.Conn, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.fails > 0 {
+		l.fails--
+		return nil, &net.OpError{Op: "accept", Err: syscall.EMFILE}
+	}
+	return l.Listener.Accept()
+}
+
+func TestAcceptingOutlivesALackOfDescriptors(t *testing.T) {
+	r := newRig(t, Options{})
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.srv.mu.Lock()
+	r.srv.servers = append(r.srv.servers, ln)
+	r.srv.serve(&poorListener{Listener: ln, fails: 3}, target{broker: r.up.addr(), port: 1})
+	r.srv.mu.Unlock()
+	client := dialPort(t, ln.Addr().(*net.TCPAddr).Port)
+	send(t, client, request(codeRelay, 1, 0, nil))
+	if f := readFrame(t, r.up.accept()); f.Opaque != 1 {
+		t.Fatalf("got %+v", f)
+	}
+	if n := strings.Count(r.log.String(), "cannot accept a connection"); n != 3 {
+		t.Errorf("%d log lines, want 3", n)
+	}
+}
+
+func TestAThousandConnectionsWithoutGoroutines(t *testing.T) {
+	const n = 1000
+	r := newRig(t, Options{})
+	clients, ups := make([]*net.TCPConn, n), make([]*net.TCPConn, n)
+	before := runtime.NumGoroutine()
+	for i := range n {
+		clients[i] = r.client()
+		send(t, clients[i], request(codeRelay, int32(i), 0, nil))
+	}
+	for i := range n {
+		ups[i] = r.up.accept()
+		f := readFrame(t, ups[i])
+		send(t, ups[i], reply(f.Opaque, nil))
+	}
+	for i := range n {
+		if f := readFrame(t, clients[i]); f.Opaque != int32(i) {
+			t.Fatalf("client %d got the reply to %d", i, f.Opaque)
+		}
+	}
+	if c := r.srv.Connections(); c != n {
+		t.Errorf("%d connections", c)
+	}
+	// Dials and enrolments use goroutines for a moment; gnet's pool keeps its workers for some seconds.
+	eventually(t, "goroutines are few again", func() bool { return runtime.NumGoroutine() < before+20 })
+	for i := range n {
+		_ = clients[i].Close()
+	}
+	for i := range n {
+		wantEnd(t, ups[i])
+		_ = ups[i].Close()
+	}
+	eventually(t, "all sessions end", func() bool { return r.srv.Connections() == 0 })
+}
+
+func TestConnectionsThatOnlyComeAndGo(t *testing.T) {
+	r := newRig(t, Options{Handler: &handler{wants: wantsTake, handle: func(p Peer, h codec.Head, _ []byte) Verdict {
+		p.Reply(reply(h.Opaque, nil))
+		return Taken
+	}}})
+	for range 200 {
+		c := r.client()
+		_ = c.SetLinger(0)
+		_ = c.Close()
+	}
+	client := r.client()
+	send(t, client, request(codeTake, 1, 0, nil))
+	readFrame(t, client)
+	_ = client.Close()
+	eventually(t, "all sessions end", func() bool { return r.srv.Connections() == 0 })
+	time.Sleep(time.Millisecond)
+}
