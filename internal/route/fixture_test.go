@@ -142,6 +142,12 @@ func (o *opener) port(broker string) int {
 	return o.opened[broker]
 }
 
+func (o *opener) attempts() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.calls
+}
+
 // clock is a wall clock that stands still.
 type clock struct {
 	mu  sync.Mutex

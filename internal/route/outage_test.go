@@ -106,6 +106,8 @@ func TestATakenPortIsTriedAgainAndNeverReplaced(t *testing.T) {
 	f.want(f.ask(routeRequest("T")), codec.RespSystemError, "no listener yet")
 	f.run()
 	f.want(f.ask(routeRequest("T")), codec.RespSystemError, "no listener yet")
+	tried := f.opener.attempts()
+	eventually(t, "Run tries again by itself", func() bool { return f.opener.attempts() > tried+3 })
 	f.opener.isBroken(taken, false)
 	eventually(t, "the listener is open", func() bool { return f.opener.port(taken) != 0 })
 	if p := f.opener.port(taken); p != 20010 {
