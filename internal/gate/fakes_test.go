@@ -349,3 +349,7 @@ func heldHeader(t *testing.T, e timer.Entry) (*codec.Command, codec.SendHeader, 
 	}
 	return c, h, codec.ParseProperties(h.Properties)
 }
+
+type upstreamTopic = upstream.Topic
+
+func mustAddrPort(s string) netip.AddrPort { return netip.MustParseAddrPort(s) }

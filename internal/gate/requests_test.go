@@ -1,0 +1,197 @@
+package gate
+
+import (
+	"encoding/base64"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/delaygate/delaygate/codec"
+	"github.com/delaygate/delaygate/remoting"
+)
+
+func header(t *testing.T, c *codec.Command) (codec.Head, []byte, []byte) {
+	t.Helper()
+	frame, err := c.Append(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := codec.ParseHead(frame)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h, frame[:h.BodyOffset()], frame
+}
+
+func TestOnlyWhatMayConcernTheGateIsLookedAt(t *testing.T) {
+	w := newWorld(t)
+	timed := message{props: props{"TIMER_DELAY_MS": "1"}}
+	for _, tc := range []struct {
+		name string
+		c    *codec.Command
+		want bool
+	}{
+		{"plain send", message{}.command(), false},
+		{"plain send, binary", message{binary: true}.command(), false},
+		{"timed send", timed.command(), true},
+		{"level send, V1", message{props: props{"DELAY": "1"}, code: codec.ReqSendMessage}.command(), true},
+		{"batch code", message{props: props{"DELAY": "1"}, code: codec.ReqSendBatchMessage}.command(), false},
+		{"reply message", message{props: props{"DELAY": "1"}, code: codec.ReqSendReplyMessageV2}.command(), false},
+		{"recall", &codec.Command{Code: codec.ReqRecallMessage}, true},
+		{"route", &codec.Command{Code: codec.ReqGetRouteInfoByTopic}, true},
+		{"pull", &codec.Command{Code: codec.ReqPullMessage}, false},
+		{"send-back", &codec.Command{Code: codec.ReqConsumerSendMsgBack}, false},
+		{"heartbeat", &codec.Command{Code: codec.ReqHeartBeat}, false},
+		{"pop, beyond int16", &codec.Command{Code: 200050}, false},
+		{"unknown", &codec.Command{Code: 31_999}, false},
+	} {
+		h, head, _ := header(t, tc.c)
+		if got := w.Wants(w.peer, h, head); got != tc.want {
+			t.Errorf("%s: %v", tc.name, got)
+		}
+		if !w.Wants(newPeer(""), h, head) {
+			t.Errorf("%s: relayed on the name-server port", tc.name)
+		}
+		var p remoting.Peer = w.peer
+		if n := testing.AllocsPerRun(100, func() { w.Wants(p, h, head) }); n != 0 {
+			t.Errorf("%s: %v allocations", tc.name, n)
+		}
+	}
+}
+
+func TestNameServerRequestsAreAnsweredOnEveryPort(t *testing.T) {
+	for _, broker := range []string{"", brokerAddr} {
+		for _, serialize := range []codec.Serialize{codec.JSON, codec.Binary} {
+			w := newWorld(t)
+			p := newPeer(broker)
+			w.face.answer = func(c *codec.Command, local netip.AddrPort) *codec.Command {
+				if topic, _ := c.Fields.Get("topic"); topic != "orders" || string(c.Body) != "body" || local != p.local {
+					t.Errorf("the face got %+v on %v", c, local)
+				}
+				r := codec.NewReply(c.Head(), 17, "none")
+				r.Body = []byte("{}")
+				return r
+			}
+			c := &codec.Command{Serialize: serialize, Code: codec.ReqGetRouteInfoByTopic, Opaque: -3, Fields: codec.Fields{{Name: "topic", Value: "orders"}}, Body: []byte("body")}
+			if v := w.handle(t, p, c); v != remoting.Taken {
+				t.Fatal(v)
+			}
+			r := p.reply(t)
+			if r.Code != 17 || r.Opaque != -3 || r.Serialize != serialize || !r.IsResponse() || string(r.Body) != "{}" {
+				t.Errorf("%+v", r)
+			}
+		}
+	}
+}
+
+func TestAOneWayNameServerRequestIsServedInSilence(t *testing.T) {
+	w := newWorld(t)
+	served := make(chan struct{})
+	w.face.answer = func(c *codec.Command, _ netip.AddrPort) *codec.Command {
+		close(served)
+		return codec.NewReply(c.Head(), 0, "")
+	}
+	w.handle(t, w.peer, &codec.Command{Code: codec.ReqGetRouteInfoByTopic, Flag: codec.FlagOneway})
+	<-served
+	if err := w.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.peer.silent(t)
+}
+
+func TestAPanicOfTheFaceIsAnErrorForItsClientOnly(t *testing.T) {
+	w := newWorld(t)
+	w.face.answer = func(*codec.Command, netip.AddrPort) *codec.Command { panic("broken") }
+	w.handle(t, w.peer, &codec.Command{Code: codec.ReqGetRouteInfoByTopic, Opaque: 5})
+	if r := w.peer.reply(t); r.Code != codec.RespSystemError || r.Opaque != 5 {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestNameServerRequestsDoNotPileUp(t *testing.T) {
+	w := newWorld(t, func(o *Options) { o.NameWorkers, o.Waiting = 1, 1 })
+	hang := make(chan struct{})
+	w.face.answer = func(c *codec.Command, _ netip.AddrPort) *codec.Command {
+		<-hang
+		return codec.NewReply(c.Head(), 0, "")
+	}
+	for range 3 {
+		w.handle(t, w.peer, &codec.Command{Code: codec.ReqGetRouteInfoByTopic})
+	}
+	if r := w.peer.reply(t); r.Code != codec.RespSystemBusy {
+		t.Errorf("%+v", r)
+	}
+	close(hang)
+	w.peer.reply(t)
+	w.peer.reply(t)
+}
+
+func TestTheNameServerPortServesNothingElse(t *testing.T) {
+	w := newWorld(t)
+	p := newPeer("")
+	for _, c := range []*codec.Command{
+		{Code: codec.ReqHeartBeat, Opaque: 9}, message{props: props{"DELAY": "1"}}.command(), {Code: codec.ReqRecallMessage},
+	} {
+		if v := w.handle(t, p, c); v != remoting.Taken {
+			t.Fatal(v)
+		}
+		if r := p.reply(t); r.Code != codec.RespNotSupported || r.Opaque != c.Opaque || !strings.Contains(r.Remark, "not supported") {
+			t.Errorf("%+v", r)
+		}
+	}
+	w.handle(t, p, &codec.Command{Code: codec.ReqHeartBeat, Flag: codec.FlagOneway})
+	p.silent(t)
+}
+
+func TestUnreadableFrames(t *testing.T) {
+	w := newWorld(t)
+	broken := func(c *codec.Command) (codec.Head, []byte) {
+		h, _, frame := header(t, c)
+		frame = slices.Clone(frame)
+		for i := h.BodyOffset() - 3; i < h.BodyOffset(); i++ {
+			frame[i] = 0xFF
+		}
+		return h, frame
+	}
+	h, frame := broken(message{props: props{"DELAY": "1"}}.command())
+	if v := w.Handle(w.peer, h, frame); v != remoting.Pass {
+		t.Errorf("send: %v, the broker should say what is wrong", v)
+	}
+	h, frame = broken(&codec.Command{Code: codec.ReqRecallMessage})
+	if v := w.Handle(w.peer, h, frame); v != remoting.Pass {
+		t.Errorf("recall: %v", v)
+	}
+	h, frame = broken(&codec.Command{Code: codec.ReqGetRouteInfoByTopic})
+	if v := w.Handle(w.peer, h, frame); v != remoting.Close {
+		t.Errorf("route: %v", v)
+	}
+	incomplete := message{props: props{"DELAY": "1"}}.command()
+	incomplete.Fields.Del("e")
+	if v := w.handle(t, w.peer, incomplete); v != remoting.Pass {
+		t.Errorf("send without queue: %v", v)
+	}
+	w.peer.silent(t)
+}
+
+func TestRecall(t *testing.T) {
+	w := newWorld(t)
+	recall := func(handle string) *codec.Command {
+		return &codec.Command{Code: codec.ReqRecallMessage, Opaque: 4, Fields: codec.Fields{
+			{Name: "producerGroup", Value: "pg"}, {Name: "topic", Value: "orders"}, {Name: "recallHandle", Value: handle}}}
+	}
+	_, r := w.heldEntry(t, message{props: props{"TIMER_DELAY_MS": "7000"}})
+	own, _ := r.Fields.Get("recallHandle")
+	if v := w.handle(t, w.peer, recall(own)); v != remoting.Taken {
+		t.Fatalf("%v: a broker would claim success", v)
+	}
+	if r := w.peer.reply(t); r.Code != codec.RespNoPermission || r.Opaque != 4 || !strings.HasPrefix(r.Remark, "recall failed, operation is forbidden") {
+		t.Errorf("%d %s", r.Code, r.Remark)
+	}
+	for _, foreign := range []string{base64.URLEncoding.EncodeToString([]byte("v1 orders broker-a 1764547207123 KEY")), "garbage", ""} {
+		if v := w.handle(t, w.peer, recall(foreign)); v != remoting.Pass {
+			t.Errorf("%q: %v", foreign, v)
+		}
+	}
+	w.peer.silent(t)
+}
