@@ -13,6 +13,8 @@ const maxDepth = 64
 type scanner struct {
 	b  []byte
 	at int
+
+	name [64]byte // the last key, if it had escapes: room for all known names with every letter escaped
 }
 
 func (s *scanner) space() {
@@ -63,25 +65,26 @@ func (s *scanner) more(first bool, end byte) (bool, error) {
 	return true, nil
 }
 
-// key reads a member's name and the colon behind it. The result aliases the input unless it had escapes.
+// key reads a member's name and the colon behind it. The result is good until the next call.
 func (s *scanner) key() ([]byte, error) {
-	var name []byte
-	if s.peek() == '"' {
-		raw, escaped, err := s.str()
-		if err != nil {
-			return nil, err
-		}
-		name = raw
-		if escaped {
-			name = []byte(unescape(raw))
-		}
-	} else {
-		start := s.at
-		if name = s.token(); len(name) == 0 {
-			return nil, frameErr(start, "JSON: expected a member's name")
-		}
+	name, escaped, err := s.rawKey()
+	if err == nil && escaped {
+		name = appendUnescaped(s.name[:0], name)
 	}
-	return name, s.expect(':')
+	return name, err
+}
+
+// rawKey is key without resolving escapes.
+func (s *scanner) rawKey() (name []byte, escaped bool, err error) {
+	if s.peek() == '"' {
+		name, escaped, err = s.str()
+	} else if name = s.token(); len(name) == 0 {
+		err = frameErr(s.at, "JSON: expected a member's name")
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	return name, escaped, s.expect(':')
 }
 
 // token reads a bare word: a number, true, false, null or a key without quotes.
@@ -99,23 +102,28 @@ func (s *scanner) token() []byte {
 	return s.b[start:s.at]
 }
 
-// str reads a string and returns what is between the quotes, as it stands.
+// str reads a string and returns what is between the quotes, as it stands. Each byte is looked at twice at
+// most, however many escapes there are.
 func (s *scanner) str() (raw []byte, escaped bool, err error) {
-	start := s.at
-	i := start + 1
-	for {
-		n := bytes.IndexByte(s.b[i:], '"')
-		if n < 0 {
-			return nil, false, frameErr(start, "JSON: string without end")
+	start := s.at + 1
+	quote := start - 1
+	for i := start; i <= len(s.b); {
+		if quote < i {
+			n := bytes.IndexByte(s.b[i:], '"')
+			if n < 0 {
+				break
+			}
+			quote = i + n
 		}
-		if bs := bytes.IndexByte(s.b[i:i+n], '\\'); bs < 0 {
-			s.at = i + n + 1
-			return s.b[start+1 : i+n], escaped, nil
-		} else if i += bs + 2; i > len(s.b) {
-			return nil, false, frameErr(start, "JSON: string without end")
+		n := bytes.IndexByte(s.b[i:quote], '\\')
+		if n < 0 {
+			s.at = quote + 1
+			return s.b[start:quote], escaped, nil
 		}
 		escaped = true
+		i += n + 2
 	}
+	return nil, false, frameErr(s.at, "JSON: string without end")
 }
 
 // scalar reads a string, number or word as text; null is false. Objects and arrays give their JSON text.
@@ -216,7 +224,7 @@ func (s *scanner) skipMembers(depth int, end byte) error {
 // skipKey steps over a member's name, which in bodies that describe offsets may be an object.
 func (s *scanner) skipKey(depth int) error {
 	if s.peek() != '{' {
-		_, err := s.key()
+		_, _, err := s.rawKey()
 		return err
 	}
 	if err := s.skip(depth + 1); err != nil {
@@ -228,14 +236,14 @@ func (s *scanner) skipKey(depth int) error {
 // text renders what str or scalar returned.
 func text(raw []byte, escaped bool) string {
 	if escaped {
-		return unescape(raw)
+		return string(appendUnescaped(make([]byte, 0, len(raw)), raw))
 	}
 	return string(raw)
 }
 
-// unescape resolves the escapes of a string; a wrong one is kept as it stands.
-func unescape(raw []byte) string {
-	out := make([]byte, 0, len(raw))
+// appendUnescaped resolves the escapes of a string. Of an escape that JSON does not know the backslash is
+// dropped; \u without four hex digits and half of a surrogate pair become U+FFFD.
+func appendUnescaped(out, raw []byte) []byte {
 	for i := 0; i < len(raw); {
 		c := raw[i]
 		if c != '\\' || i+1 == len(raw) {
@@ -263,17 +271,17 @@ func unescape(raw []byte) string {
 			out = append(out, raw[i-1])
 		}
 	}
-	return string(out)
+	return out
 }
 
 // codepoint reads \uXXXX, or a surrogate pair of them, and returns the bytes used.
 func codepoint(b []byte) (rune, int) {
-	hi, ok := hex4(b)
+	hi, ok := hex4(b[2:])
 	if !ok {
 		return utf8.RuneError, 2
 	}
 	if utf16.IsSurrogate(hi) && len(b) >= 12 && b[6] == '\\' && b[7] == 'u' {
-		if lo, ok := hex4(b[6:]); ok {
+		if lo, ok := hex4(b[8:]); ok {
 			if r := utf16.DecodeRune(hi, lo); r != utf8.RuneError {
 				return r, 12
 			}
@@ -282,12 +290,13 @@ func codepoint(b []byte) (rune, int) {
 	return hi, 6
 }
 
+// hex4 reads the four hex digits that b begins with.
 func hex4(b []byte) (rune, bool) {
-	if len(b) < 6 {
+	if len(b) < 4 {
 		return 0, false
 	}
 	var r rune
-	for _, c := range b[2:6] {
+	for _, c := range b[:4] {
 		switch {
 		case c >= '0' && c <= '9':
 			r = r<<4 | rune(c-'0')

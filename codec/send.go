@@ -3,6 +3,7 @@ package codec
 import (
 	"fmt"
 	"strconv"
+	"strings"
 )
 
 // SendHeader holds the fields of a send request, whichever of the two forms they came in: long names
@@ -105,11 +106,11 @@ func (h *SendHeader) set(i int, v string) (err error) {
 	case 9:
 		h.ReconsumeTimes, err = parse32(v)
 	case 10:
-		h.UnitMode = v == "true"
+		h.UnitMode = strings.EqualFold(v, "true")
 	case 11:
 		h.MaxReconsumeTimes, err = parse32(v)
 	case 12:
-		h.Batch = v == "true"
+		h.Batch = strings.EqualFold(v, "true")
 	case 13:
 		h.BrokerName = v
 	}
