@@ -219,8 +219,12 @@ func TestAwait(t *testing.T) {
 		t.Errorf("%d messages, %v", len(list), err)
 	}
 	cl.mustSend(message{props: prop("TIMER_DELAY_MS", "30")})
-	if list, err := c.Await(t.Context(), "t", 2); err != nil || len(list) != 2 {
-		t.Errorf("%d messages, %v", len(list), err)
+	if list, err := c.Await(t.Context(), "t", 2); err != nil || len(list) != 2 || c.Count("t") != 2 {
+		t.Errorf("%d messages, %d counted, %v", len(list), c.Count("t"), err)
+	}
+	b.DeleteTopic("t")
+	if list := c.Messages("t"); len(list) != 0 || c.Count("t") != 0 {
+		t.Errorf("deleted topic: %d messages, %d counted", len(list), c.Count("t"))
 	}
 }
 

@@ -30,19 +30,28 @@ func (c *Cluster) Messages(topic string) []Message {
 	return all
 }
 
-// Await returns as soon as at least n messages of a topic are stored; on an error of ctx it returns what
-// there is.
+// Count is the length of Messages, without collecting them.
+func (c *Cluster) Count(topic string) int {
+	n := 0
+	for _, b := range c.brokers {
+		n += b.Count(topic)
+	}
+	return n
+}
+
+// Await returns as soon as at least n messages of a topic are stored; when ctx ends before, it returns what
+// there is, and an error.
 func (c *Cluster) Await(ctx context.Context, topic string, n int) ([]Message, error) {
 	for {
 		next := c.arrivals.next()
-		have := c.Messages(topic)
-		if len(have) >= n {
-			return have, nil
+		have := c.Count(topic)
+		if have >= n {
+			return c.Messages(topic), nil
 		}
 		select {
 		case <-next:
 		case <-ctx.Done():
-			return have, fmt.Errorf("fakemq: %d of %d messages in %s: %w", len(have), n, topic, ctx.Err())
+			return c.Messages(topic), fmt.Errorf("fakemq: %d of %d messages in %s: %w", have, n, topic, ctx.Err())
 		}
 	}
 }
@@ -51,13 +60,29 @@ func (c *Cluster) Await(ctx context.Context, topic string, n int) ([]Message, er
 func (b *Broker) Messages(topic string) []Message {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	t := b.topics[topic]
 	var found []Message
 	for _, rec := range b.log.records {
-		if rec.queue.topic == topic {
+		if t.existing(rec.queue.id) == rec.queue {
 			found = append(found, Message{rec.message(), b.Name()})
 		}
 	}
 	return found
+}
+
+// Count is the length of Messages, without collecting them.
+func (b *Broker) Count(topic string) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	t, ok := b.topics[topic]
+	if !ok {
+		return 0
+	}
+	n := 0
+	for _, q := range t.queues {
+		n += len(q.records)
+	}
+	return n
 }
 
 // PendingDelays counts the messages that the broker holds until they are due.

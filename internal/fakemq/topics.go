@@ -47,7 +47,6 @@ type topic struct {
 }
 
 type queue struct {
-	topic   string
 	id      int32
 	min     int64 // offset of records[0], or of the next record when there is none
 	records []*record
@@ -61,7 +60,7 @@ func (q *queue) max() int64 { return q.min + int64(len(q.records)) }
 // fewer queues by now.
 func (t *topic) queue(id int32) *queue {
 	for int32(len(t.queues)) <= id {
-		t.queues = append(t.queues, &queue{topic: t.config.Name, id: int32(len(t.queues))})
+		t.queues = append(t.queues, &queue{id: int32(len(t.queues))})
 	}
 	return t.queues[id]
 }
