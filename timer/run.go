@@ -19,7 +19,7 @@ const (
 	flowHead      = 12
 	hourBytes     = 12
 	maxFlowBytes  = 1 << 30
-	maxRunEntries = 1 << 31
+	maxRunEntries = 1<<31 - 1
 )
 
 // indexEntry is one line of a run's index.
