@@ -104,6 +104,9 @@ func compareWithNative(t *testing.T, native, proxied *fixture) {
 	}
 	theirDeliveries, ourDeliveries := await(t, theirs, want...), await(t, ours, got...)
 	for i := range want {
+		if strings.HasPrefix(proxied.version, "4.") {
+			delete(got[i].message.Props, "WAIT") // a 4.x broker strips it from what it stores
+		}
 		checkContent(t, got[i], ourDeliveries[i])
 		compareViews(t, got[i].message, view(theirDeliveries[i], proxied.version), view(ourDeliveries[i], proxied.version))
 	}

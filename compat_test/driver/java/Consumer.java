@@ -29,9 +29,13 @@ final class Consumer {
         name = r.text("name");
         fail = r.number("fail");
         this.sink = sink;
-        consumer = new DefaultMQPushConsumer(r.text("group"));
+        consumer = Start.patiently(attempt -> started(r, attempt));
+    }
+
+    private DefaultMQPushConsumer started(Request r, int attempt) throws Exception {
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(r.text("group"));
         consumer.setNamesrvAddr(r.text("namesrv"));
-        consumer.setInstanceName(name);
+        consumer.setInstanceName(name + "-" + attempt);
         consumer.setPollNameServerInterval(2000);
         consumer.setHeartbeatBrokerInterval(5000);
         consumer.setPersistConsumerOffsetInterval(1000);
@@ -52,6 +56,7 @@ final class Consumer {
                 report(messages) ? ConsumeConcurrentlyStatus.CONSUME_SUCCESS : ConsumeConcurrentlyStatus.RECONSUME_LATER);
         }
         consumer.start();
+        return consumer;
     }
 
     /** The type lies in another package in each major version; the setter's own parameter tells which. */

@@ -18,15 +18,20 @@ final class Producer {
     private final DefaultMQProducer producer;
 
     Producer(Request r) throws Exception {
-        producer = new DefaultMQProducer(r.text("group"));
+        producer = Start.patiently(attempt -> started(r, attempt));
+    }
+
+    private static DefaultMQProducer started(Request r, int attempt) throws Exception {
+        DefaultMQProducer producer = new DefaultMQProducer(r.text("group"));
         producer.setNamesrvAddr(r.text("namesrv"));
-        producer.setInstanceName(r.text("name"));
+        producer.setInstanceName(r.text("name") + "-" + attempt);
         producer.setPollNameServerInterval(2000);
         producer.setHeartbeatBrokerInterval(5000);
         producer.setSendMsgTimeout((int) r.number("timeoutMs"));
         producer.setRetryTimesWhenSendFailed((int) r.number("retries"));
         producer.setRetryTimesWhenSendAsyncFailed((int) r.number("retries"));
         producer.start();
+        return producer;
     }
 
     Map<String, Object> send(Request r) throws Exception {
