@@ -59,6 +59,9 @@ func Decode(frame []byte) (*Command, error) {
 // in replies. A code that a Binary header cannot hold and a frame above MaxFrame are errors; dst is
 // returned as it was then.
 func (c *Command) Append(dst []byte) ([]byte, error) {
+	if c.Serialize > Binary {
+		return dst, frameErr(lengthWord, "serialize type %d is neither 0 (JSON) nor 1 (ROCKETMQ)", c.Serialize)
+	}
 	start := len(dst)
 	out := append(dst, 0, 0, 0, 0, byte(c.Serialize), 0, 0, 0)
 	var err error

@@ -1,5 +1,10 @@
 package codec
 
+import "slices"
+
+// maxFields bounds the fields of one header, so that a frame of 16 MiB cannot take many times that.
+const maxFields = 1 << 16
+
 // Field is one entry of a header's extFields.
 type Field struct{ Name, Value string }
 
@@ -16,24 +21,26 @@ func (f Fields) Get(name string) (string, bool) {
 	return "", false
 }
 
-// Set gives name a value: in place when it is there, else at the end.
+// Set gives name a single value: in place of the last that is there, else at the end. The slice is
+// changed in place.
 func (f *Fields) Set(name, value string) {
+	set := false
 	for i := len(*f) - 1; i >= 0; i-- {
-		if (*f)[i].Name == name {
+		switch {
+		case (*f)[i].Name != name:
+		case set:
+			*f = slices.Delete(*f, i, i+1)
+		default:
 			(*f)[i].Value = value
-			return
+			set = true
 		}
 	}
-	*f = append(*f, Field{name, value})
+	if !set {
+		*f = append(*f, Field{name, value})
+	}
 }
 
-// Del removes every entry called name.
+// Del removes every entry called name. The slice is changed in place.
 func (f *Fields) Del(name string) {
-	kept := (*f)[:0]
-	for _, e := range *f {
-		if e.Name != name {
-			kept = append(kept, e)
-		}
-	}
-	*f = kept
+	*f = slices.DeleteFunc(*f, func(e Field) bool { return e.Name == name })
 }

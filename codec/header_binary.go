@@ -48,6 +48,9 @@ func decodeBinary(b []byte, c *Command) error {
 func binaryFields(b []byte, at int) (Fields, error) {
 	var out Fields
 	for at < len(b) {
+		if len(out) == maxFields {
+			return nil, frameErr(at, "more than %d fields", maxFields)
+		}
 		if len(b)-at < 2 {
 			return nil, frameErr(at, "field name length is cut off")
 		}

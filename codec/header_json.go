@@ -175,6 +175,9 @@ func (s *scanner) fields(c *Command) error {
 		if err != nil {
 			return err
 		}
+		if len(c.Fields) == maxFields {
+			return frameErr(s.at, "more than %d fields", maxFields)
+		}
 		if ok {
 			c.Fields = append(c.Fields, Field{name, text(raw, escaped)})
 		}
