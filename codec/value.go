@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// maxValues bounds how many values one body may hold, so that a body of 16 MiB cannot take gigabytes as a tree.
-const maxValues = 1 << 20
+// maxValues bounds how many values one body may hold, some ten for each broker, so that a body of 16 MiB does not take
+// gigabytes as a tree.
+const maxValues = 1 << 18
 
 type valueKind byte
 
