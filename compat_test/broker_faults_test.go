@@ -51,8 +51,9 @@ func brokerIsDown(t *testing.T, c *cluster.Cluster, ns string) {
 		listener := must(raw.MasterAddr(ctx, ns, name))(t)
 		floods[name] = &flood{addr: listener, reader: raw.NewReader(addr, topic, 2), topic: topic, queues: 2, prefix: "D" + name}
 	}
-	// One send through, so that the topic is known from before the fault.
+	// What every client does first: a route, and one plain send.
 	for _, f := range floods {
+		must(raw.Route(ctx, ns, f.topic))(t)
 		f.add(0, 1)
 		f.send(t, 1)
 	}

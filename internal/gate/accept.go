@@ -82,15 +82,19 @@ func (g *Gate) topic(ctx context.Context, s *send, settings upstream.Settings) (
 		g.memory.note(s.broker.Name, name, t)
 		return t, nil
 	}
-	if remembered, ok := g.memory.get(s.broker.Name, name); ok && (err != nil || g.isAway(ctx, s.broker)) {
+	away := "no name server answers"
+	if err == nil {
+		if !g.isAway(ctx, s.broker) {
+			g.memory.forget(s.broker.Name, name)
+			return g.create(ctx, s, settings)
+		}
+		away = "broker[" + s.broker.Name + "] is away"
+	}
+	if remembered, ok := g.memory.get(s.broker.Name, name); ok {
 		return remembered, nil
 	}
-	if err != nil {
-		g.o.Log.Warn("a delayed send was refused: nothing is known about its topic", "topic", name, "broker", s.broker.Name, "err", err)
-		return t, &refusal{codec.RespServiceNotAvailable, "topic[" + name + "] cannot be checked while no name server answers, try again"}
-	}
-	g.memory.forget(s.broker.Name, name)
-	return g.create(ctx, s, settings)
+	g.o.Log.Warn("a delayed send was refused: nothing is known about its topic", "topic", name, "broker", s.broker.Name, "why", away, "err", err)
+	return t, &refusal{codec.RespServiceNotAvailable, "topic[" + name + "] cannot be checked while " + away + ", try again"}
 }
 
 // isAway: a broker that is registered shows in the route of the topic that has its name (TopicConfigManager,

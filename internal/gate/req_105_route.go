@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/delaygate/delaygate/codec"
+	"github.com/delaygate/delaygate/internal/upstream"
 	"github.com/delaygate/delaygate/remoting"
 )
 
@@ -36,7 +37,26 @@ func (g *Gate) answerName(p remoting.Peer, h codec.Head, c *codec.Command) {
 	ctx, cancel := context.WithTimeout(context.Background(), nameTimeout)
 	defer cancel()
 	reply := g.o.Face.Answer(ctx, c, p.Local())
+	g.remember(c, reply)
 	if !h.IsOneway() {
 		p.Reply(g.encode(nil, reply))
+	}
+}
+
+// remember notes the topics of the routes that clients get: what they then address is still accepted when
+// its broker goes away before the first delayed send, and name servers forget it.
+func (g *Gate) remember(c, reply *codec.Command) {
+	topic, named := c.Fields.Get("topic")
+	if c.Code != codec.ReqGetRouteInfoByTopic || reply.Code != codec.RespSuccess || !named {
+		return
+	}
+	route, err := codec.ParseRoute(reply.Body)
+	if err != nil {
+		return
+	}
+	for _, q := range route.Queues {
+		g.memory.note(q.BrokerName, topic, upstream.Topic{
+			Exists: true, Perm: q.Perm, ReadQueues: q.ReadQueueNums, WriteQueues: q.WriteQueueNums,
+		})
 	}
 }
