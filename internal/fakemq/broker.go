@@ -51,6 +51,7 @@ func newBroker(c *Cluster, o BrokerOptions) (*Broker, error) {
 		log:     messageLog{maxMessages: o.MaxMessages, maxBytes: o.MaxBytes},
 		offsets: make(map[offsetKey]int64),
 		configs: make(map[string]GroupConfig),
+		groups:  make(map[string]*group),
 		earlier: make(chan struct{}, 1),
 		halves:  make(map[int64]codec.StoredMessage),
 	}
@@ -101,10 +102,6 @@ func (b *Broker) Restart() error {
 	if b.halt != nil {
 		return nil
 	}
-	b.mu.Lock()
-	b.groups = make(map[string]*group)
-	b.locks = make(map[lockKey]queueLock)
-	b.mu.Unlock()
 	if err := b.ep.start(); err != nil {
 		return err
 	}
@@ -114,6 +111,7 @@ func (b *Broker) Restart() error {
 	}
 	b.mu.Lock()
 	b.addr = addr
+	b.locks = make(map[lockKey]queueLock)
 	if b.ids == nil {
 		b.ids = codec.NewUniqueIDs(addr.Addr(), os.Getpid(), rand.Uint32())
 	}

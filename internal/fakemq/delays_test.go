@@ -95,13 +95,33 @@ func TestDelayRules(t *testing.T) {
 			case reply.Code != codec.RespSuccess:
 			case b.PendingDelays() == 1 && len(cluster.Messages("t")) == 0:
 				got = held
-			case b.PendingDelays() == 0 && len(cluster.Messages("t")) == 1:
+			case b.PendingDelays() == 0 && len(cluster.Messages("t")) == 1 && cluster.Count(timerTopic)+cluster.Count(scheduleTopic) == 0:
 				got = now
 			}
 			if got != c.want {
 				t.Errorf("got %s (%s), want %s", got, reply.Remark, c.want)
 			}
 		})
+	}
+}
+
+func TestLoopIsWokenOnlyForAnEarlierDueTime(t *testing.T) {
+	c := &Cluster{opts: Options{}.withDefaults()}
+	b, err := newBroker(c, BrokerOptions{}.withDefaults(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		due  int64
+		want int
+	}{{1000, 1}, {2000, 0}, {1000, 0}, {500, 1}} {
+		b.schedule(step.due, codec.StoredMessage{})
+		if got := len(b.earlier); got != step.want {
+			t.Errorf("due %d: %d wake-ups, want %d", step.due, got, step.want)
+		}
+		if len(b.earlier) > 0 {
+			<-b.earlier
+		}
 	}
 }
 

@@ -39,7 +39,10 @@ func TestMembersOfAGroupComeAndGo(t *testing.T) {
 		t.Errorf("members %s", got)
 	}
 	one.heartbeat("c1", "g", "t", "*", 1)
-	one.silent() // nothing has changed
+	one.silent()
+	if len(one.pushed) > 0 {
+		t.Error("notified although nothing has changed")
+	}
 
 	two.must(codec.ReqUnregisterClient, fields("clientID", "c2", "consumerGroup", "g"), nil)
 	one.notified()
@@ -77,7 +80,7 @@ func TestTagHashesOfTheHeartbeatAreUsed(t *testing.T) {
 		_, b := startBroker(t, BrokerOptions{})
 		cl := dial(t, b.Addr())
 		cl.mustSend(message{props: prop("TAGS", "TagA")})
-		body := `{"clientID":"c","consumerDataSet":[{"groupName":"g","subscriptionDataSet":[{"topic":"t","subString":"TagA","codeSet":` + codes + `,"expressionType":"TAG"}]}]}`
+		body := `{"clientID":"c","consumerDataSet":[{"groupName":"g","subscriptionDataSet":[{"topic":"t","subString":"other","codeSet":` + codes + `,"expressionType":"TAG"}]}]}`
 		cl.must(codec.ReqHeartBeat, nil, []byte(body))
 		cl.must(codec.ReqPullMessage, pullFields(0, 0, 0), nil)
 	}

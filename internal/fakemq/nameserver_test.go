@@ -95,6 +95,11 @@ func TestBrokerGoesAndComesBack(t *testing.T) {
 	cl := dial(t, addr)
 	cl.heartbeat("c", "g", "t", "*", 1)
 	cl.mustSend(message{body: "kept"})
+	lock := func(cl *client, owner string) string {
+		body := `{"consumerGroup":"g","clientId":"` + owner + `","mqSet":[{"topic":"t","brokerName":"broker-a","queueId":0}]}`
+		return string(cl.must(codec.ReqLockBatchMQ, nil, []byte(body)).Body)
+	}
+	lock(cl, "c")
 
 	b.Stop()
 	if left := cl.closed(); len(left) > 0 {
@@ -119,6 +124,9 @@ func TestBrokerGoesAndComesBack(t *testing.T) {
 	}
 	if clients := b.Clients("g"); len(clients) != 0 {
 		t.Errorf("clients of before: %q", clients)
+	}
+	if got := lock(dial(t, addr), "other"); !strings.Contains(got, `"t"`) {
+		t.Errorf("a lock of before still holds: %s", got)
 	}
 	b.Kill()
 	if route := routeOf(t, c.NameServerAddrs()[0], "t"); len(route.Brokers) != 2 {
