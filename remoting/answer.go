@@ -16,12 +16,10 @@ func (s *session) answer(h codec.Head, code int32, remark string) {
 	if h.IsOneway() || h.IsResponse() {
 		return
 	}
-	before := len(s.replies)
-	b, err := codec.NewReply(h, code, remark).Append(s.replies)
+	b, err := codec.NewReply(h, code, remark).Append(nil)
 	if err != nil {
 		s.log().Error("cannot encode a reply", "code", code, "err", err)
 		return
 	}
-	s.replies = b
-	s.srv.mem.used.Add(int64(len(b) - before))
+	s.replies.push(b)
 }

@@ -62,7 +62,7 @@ func (s *session) advance() (changed bool) {
 		changed = true
 	}
 	cut := !s.back.boundary() // inside a frame that will never be whole: nothing of ours can follow
-	return c.conclude(cut || (s.taken <= 0 && len(s.replies) == 0)) || changed
+	return c.conclude(cut || (s.taken <= 0 && s.replies.n == 0)) || changed
 }
 
 // fail14 answers what the upstream has left unanswered, if the client is between two frames.
@@ -114,5 +114,5 @@ func (s *session) stillNeeds(w *wire) bool {
 		return false
 	}
 	s.takePending()
-	return s.taken > 0 || len(s.replies) > 0 || (s.up != nil && s.up.open() && !s.up.eof)
+	return s.taken > 0 || s.replies.n > 0 || (s.up != nil && s.up.open() && !s.up.eof)
 }

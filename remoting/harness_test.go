@@ -70,7 +70,7 @@ func (l *logBuffer) String() string {
 
 // rig is a server with one broker listener in front of a fake upstream.
 type rig struct {
-	t     *testing.T
+	t     testing.TB
 	srv   *Server
 	log   *logBuffer
 	up    *fakeBroker
@@ -78,7 +78,7 @@ type rig struct {
 	ended bool
 }
 
-func newRig(t *testing.T, o Options) *rig {
+func newRig(t testing.TB, o Options) *rig {
 	t.Helper()
 	r := &rig{t: t, log: &logBuffer{}, up: newFakeBroker(t)}
 	if o.Handler == nil {
@@ -119,7 +119,7 @@ func (r *rig) stop() {
 }
 
 // openBroker finds a free pair of ports.
-func openBroker(t *testing.T, s *Server, broker string) int {
+func openBroker(t testing.TB, s *Server, broker string) int {
 	t.Helper()
 	var err error
 	for range 50 {
@@ -137,7 +137,7 @@ func openBroker(t *testing.T, s *Server, broker string) int {
 	return 0
 }
 
-func dialPort(t *testing.T, port int) *net.TCPConn {
+func dialPort(t testing.TB, port int) *net.TCPConn {
 	t.Helper()
 	c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 	if err != nil {
@@ -164,12 +164,12 @@ func (r *rig) pair() (client, up *net.TCPConn) {
 
 // fakeBroker is an upstream that leaves its connections to the test.
 type fakeBroker struct {
-	t     *testing.T
+	t     testing.TB
 	ln    net.Listener
 	conns chan *net.TCPConn
 }
 
-func newFakeBroker(t *testing.T) *fakeBroker {
+func newFakeBroker(t testing.TB) *fakeBroker {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -212,46 +212,6 @@ func (b *fakeBroker) accept() *net.TCPConn {
 	}
 }
 
-// echo answers every request of every connection with its body, until the listener is closed.
-func (b *fakeBroker) echo() {
-	var wg sync.WaitGroup
-	done := make(chan struct{})
-	wg.Go(func() {
-		for {
-			select {
-			case c := <-b.conns:
-				wg.Go(func() {
-					defer c.Close()
-					_, _ = io.Copy(c, &replier{r: c})
-				})
-			case <-done:
-				return
-			}
-		}
-	})
-	b.t.Cleanup(func() { close(done); wg.Wait() })
-}
-
-// replier turns the requests it reads into replies, by setting the response flag of Binary frames.
-type replier struct {
-	r    io.Reader
-	left []byte
-}
-
-func (r *replier) Read(p []byte) (int, error) {
-	if len(r.left) == 0 {
-		f, err := readRaw(r.r)
-		if err != nil {
-			return 0, err
-		}
-		f[8+12] |= byte(codec.FlagResponse)
-		r.left = f
-	}
-	n := copy(p, r.left)
-	r.left = r.left[n:]
-	return n, nil
-}
-
 func frameOf(c *codec.Command) []byte {
 	b, err := c.Append(nil)
 	if err != nil {
@@ -277,7 +237,7 @@ func jsonRequest(code, opaque, flag int32, body []byte) []byte {
 
 func reply(opaque int32, body []byte) []byte { return request(0, opaque, codec.FlagResponse, body) }
 
-func send(t *testing.T, c net.Conn, frames ...[]byte) {
+func send(t testing.TB, c net.Conn, frames ...[]byte) {
 	t.Helper()
 	for _, f := range frames {
 		if _, err := c.Write(f); err != nil {
@@ -297,7 +257,7 @@ func readRaw(r io.Reader) ([]byte, error) {
 	return f, err
 }
 
-func readFrame(t *testing.T, r io.Reader) *codec.Command {
+func readFrame(t testing.TB, r io.Reader) *codec.Command {
 	t.Helper()
 	f, err := readRaw(r)
 	if err != nil {
@@ -311,7 +271,7 @@ func readFrame(t *testing.T, r io.Reader) *codec.Command {
 }
 
 // wantEnd expects that the peer has nothing more to say.
-func wantEnd(t *testing.T, c net.Conn) {
+func wantEnd(t testing.TB, c net.Conn) {
 	t.Helper()
 	n, err := io.Copy(io.Discard, c)
 	if n != 0 {
@@ -322,7 +282,7 @@ func wantEnd(t *testing.T, c net.Conn) {
 	}
 }
 
-func eventually(t *testing.T, what string, cond func() bool) {
+func eventually(t testing.TB, what string, cond func() bool) {
 	t.Helper()
 	for end := time.Now().Add(patience); !cond(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(end) {

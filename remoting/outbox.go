@@ -40,7 +40,7 @@ func (m *memory) free(c *chunk) {
 	m.chunks.Put(c)
 }
 
-// outbox is the queue of bytes that wait for one socket. Loop only.
+// outbox is a queue of bytes in pooled chunks. It has no lock of its own.
 type outbox struct {
 	mem        *memory
 	head, tail *chunk
@@ -91,6 +91,21 @@ func (o *outbox) drop(n int) {
 		o.tail = nil
 	}
 	o.mem.free(c)
+}
+
+// take moves all of from to the end.
+func (o *outbox) take(from *outbox) {
+	if from.n == 0 {
+		return
+	}
+	if o.tail == nil {
+		o.head = from.head
+	} else {
+		o.tail.next = from.head
+	}
+	o.tail = from.tail
+	o.n += from.n
+	from.head, from.tail, from.n = nil, nil, 0
 }
 
 func (o *outbox) clear() {

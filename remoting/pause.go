@@ -7,7 +7,7 @@ func (s *session) balance() {
 	high, low := s.srv.marks()
 	c, u := s.client, s.up
 	s.clientFull = beyond(s.clientFull, c.out.n, high, low)
-	s.answersFull = beyond(s.answersFull, c.out.n+len(s.replies), high, low)
+	s.answersFull = beyond(s.answersFull, c.out.n+s.replies.n, high, low)
 	if u == nil {
 		s.upFull = false
 	} else {

@@ -12,7 +12,7 @@ const keepBuffer = 4 << 10
 // pending is what other goroutines have left for the loop, and the count of what they still owe.
 // Guarded by session.mu.
 type pending struct {
-	replies []byte
+	replies outbox
 	relays  []byte
 	taken   int // requests that Handle took and that have neither been answered nor sent on; not one-way ones
 }
@@ -30,8 +30,7 @@ func (s *session) Reply(frame []byte) {
 	if s.closed {
 		return
 	}
-	s.pending.replies = append(s.pending.replies, frame...)
-	s.srv.mem.used.Add(int64(len(frame)))
+	s.pending.replies.push(frame)
 	s.settleTaken(n)
 	s.ask()
 }
@@ -92,7 +91,7 @@ func (s *session) settleTaken(n int) {
 // takePending moves what is pending to the loop's own side.
 func (s *session) takePending() {
 	s.mu.Lock()
-	s.replies = takeBytes(s.replies, &s.pending.replies)
+	s.replies.take(&s.pending.replies)
 	s.relays = takeBytes(s.relays, &s.pending.relays)
 	s.taken = s.pending.taken
 	s.turning, s.asked = false, false
@@ -123,9 +122,10 @@ func spent(b []byte) []byte {
 func (s *session) closePending() {
 	s.mu.Lock()
 	s.closed = true
-	s.srv.mem.used.Add(-int64(len(s.pending.replies) + len(s.pending.relays)))
+	s.pending.replies.clear()
+	s.srv.mem.used.Add(-int64(len(s.pending.relays)))
+	s.pending.relays = nil
 	s.settleTaken(s.pending.taken)
-	s.pending = pending{}
 	s.mu.Unlock()
 }
 

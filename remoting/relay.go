@@ -55,10 +55,7 @@ func (s *session) flushRelays() {
 
 // flushReplies sends our own replies, unless a frame of the upstream is half relayed.
 func (s *session) flushReplies() {
-	if len(s.replies) == 0 || !s.back.boundary() {
-		return
+	if s.replies.n > 0 && s.back.boundary() {
+		s.client.writeAll(&s.replies)
 	}
-	s.client.write(s.replies)
-	s.srv.mem.used.Add(-int64(len(s.replies)))
-	s.replies = spent(s.replies)
 }

@@ -36,7 +36,7 @@ type session struct {
 	back    tracker   // upstream -> client
 	flights *inflight // nil as long as up is
 	waiting []waiting // requests that wait for the dial
-	replies []byte    // ours, for the client's next frame boundary
+	replies outbox    // ours, for the client's next frame boundary
 	relays  []byte    // taken frames, for the upstream's next frame boundary
 	taken   int       // as of the last turn
 
@@ -56,6 +56,7 @@ type session struct {
 func newSession(srv *Server, t target, local, remote netip.AddrPort) *session {
 	s := &session{srv: srv, broker: t.broker, port: t.port, local: local, remote: remote}
 	s.client = newWire(s)
+	s.replies.mem, s.pending.replies.mem = &srv.mem, &srv.mem
 	return s
 }
 
@@ -194,8 +195,9 @@ func (s *session) depart() {
 		s.lingering.Stop()
 	}
 	s.in.release(&s.srv.mem)
-	s.srv.mem.used.Add(-int64(len(s.replies) + len(s.relays)))
-	s.replies, s.relays = nil, nil
+	s.replies.clear()
+	s.srv.mem.used.Add(-int64(len(s.relays)))
+	s.relays = nil
 	s.closePending()
 	s.srv.forget(s)
 }

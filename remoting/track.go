@@ -89,7 +89,7 @@ func (s *session) fromUpstream(p []byte) {
 	}
 	run, i := 0, 0
 	for i < len(p) {
-		if s.back.boundary() && len(s.replies) > 0 {
+		if s.back.boundary() && s.replies.n > 0 {
 			s.client.write(p[run:i])
 			run = i
 			s.flushReplies()

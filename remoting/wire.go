@@ -85,6 +85,19 @@ func (w *wire) write(p []byte) {
 	}
 }
 
+// writeAll sends all of o, or keeps it without a copy.
+func (w *wire) writeAll(o *outbox) {
+	if !w.open() {
+		o.clear()
+		return
+	}
+	idle := w.fd >= 0 && w.out.n == 0
+	w.out.take(o)
+	if idle {
+		w.drain()
+	}
+}
+
 // send gives p to the socket once and returns how many bytes it took.
 func (w *wire) send(p []byte) int {
 	for {
