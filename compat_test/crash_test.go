@@ -31,20 +31,24 @@ func TestNothingAcknowledgedIsLostByKills(t *testing.T) {
 func TestSealedSegmentsDeliverAfterAKill(t *testing.T) {
 	t.Parallel()
 	p := must(suite.startProxy("4.9.7", "sealing", "DELAYGATE_STORE_SEGMENT_BYTES=1048576", "DELAYGATE_STORE_HORIZON=2s"))(t)
-	f := crashFlood(t, p, "4.9.7", "seal", 400)
+	f := crashFlood(t, p, "4.9.7", "seal", 1000)
 	now := time.Now().UnixMilli()
 	for i := range 100_000 {
 		// spread over what is left of three minutes, in no order of arrival
 		f.add(now+5_000+int64(i)*7919%175_000, 1)
 	}
-	sendThroughKill(t, p, f)
-	seals := sealCount(t, p)
+	seals := sendThroughKill(t, p, f)
 	f.await(t)
 	f.check(t, atLeast)
+	seals += metric(t, p, sealsTotal)
 	if seals < 50 {
-		t.Errorf("%v seals since the restart, want at least 50 in all", seals)
+		t.Errorf("%v seals, want at least 50", seals)
 	}
-	t.Logf("%v seals when all was accepted, lateness %v", seals, f.lateness())
+	runs, log := metric(t, p, `delaygate_store_loads_total{place="run"}`), metric(t, p, `delaygate_store_loads_total{place="log"}`)
+	if runs <= log {
+		t.Errorf("%v bodies were read from runs, %v from the log: most were to come from runs", runs, log)
+	}
+	t.Logf("%v seals, %v bodies read from runs and %v from the log, lateness %v", seals, runs, log, f.lateness())
 }
 
 func crashFlood(t *testing.T, p *proxy.Proxy, version, name string, body int) *flood {
@@ -63,8 +67,9 @@ func crashFlood(t *testing.T, p *proxy.Proxy, version, name string, body int) *f
 	return f
 }
 
-// sendThroughKill sends all of a flood; in the middle the proxy is killed and started again on its folder.
-func sendThroughKill(t *testing.T, p *proxy.Proxy, f *flood) {
+// sendThroughKill sends all of a flood; in the middle the proxy is killed and started again on its folder. It
+// returns how many segments had been sealed by then.
+func sendThroughKill(t *testing.T, p *proxy.Proxy, f *flood) (seals float64) {
 	t.Helper()
 	killed := false
 	half := len(f.due) / 2
@@ -72,6 +77,7 @@ func sendThroughKill(t *testing.T, p *proxy.Proxy, f *flood) {
 	err := f.sendOpen(t.Context(), 512, func(acked int) {
 		if acked >= half && !killed {
 			killed = true
+			seals = metric(t, p, sealsTotal)
 			p.Kill()
 		}
 	})
@@ -88,12 +94,16 @@ func sendThroughKill(t *testing.T, p *proxy.Proxy, f *flood) {
 		t.Fatalf("after the restart: %v; the proxy's log:\n%s", err, p.Log())
 	}
 	t.Logf("%d messages accepted in %v, %d of them before the kill", len(f.due), time.Since(start).Round(time.Millisecond), before)
+	return seals
 }
 
-// sealCount reads how many segments the proxy has sealed.
-func sealCount(t *testing.T, p *proxy.Proxy) float64 {
+// sealsTotal counts the segments sealed since the process started.
+const sealsTotal = "delaygate_store_seals_total"
+
+// metric reads a counter of the proxy: the sum over its labels, or the one whose labels are named.
+func metric(t *testing.T, p *proxy.Proxy, name string) float64 {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	return must(p.Metric(ctx, "delaygate_store_seals_total"))(t)
+	return must(p.Metric(ctx, name))(t)
 }

@@ -94,6 +94,11 @@ func (s *Store) Load(it Item) ([]byte, error) {
 	s.mu.Lock()
 	s.release(home)
 	home.rotten = home.rotten || damaged
+	if err == nil && home.run != nil {
+		s.loadsFromRuns++
+	} else if err == nil {
+		s.loadsFromLog++
+	}
 	s.mu.Unlock()
 	if err != nil {
 		if damaged {

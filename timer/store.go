@@ -18,18 +18,19 @@ type Store struct {
 	log    intake
 	man    *manifest // the janitor's
 
-	mu           sync.Mutex // never held while the disk is read or written
-	wheel        *wheel
-	segs         []*segment // not sealed, oldest first; the last is the writer's
-	runs         []*run
-	trash        []*dataFile // named by no MANIFEST, waiting for their last reader
-	free         []string    // blank segments on disk; changed by the janitor only
-	generation   uint64      // counts installed runs
-	installing   bool        // a run is taking the place of its segment
-	cut          *cutRequest
-	seals        int64
-	manifestSize int64
-	closed       bool
+	mu                          sync.Mutex // never held while the disk is read or written
+	wheel                       *wheel
+	segs                        []*segment // not sealed, oldest first; the last is the writer's
+	runs                        []*run
+	trash                       []*dataFile // named by no MANIFEST, waiting for their last reader
+	free                        []string    // blank segments on disk; changed by the janitor only
+	generation                  uint64      // counts installed runs
+	installing                  bool        // a run is taking the place of its segment
+	cut                         *cutRequest
+	seals                       int64
+	loadsFromLog, loadsFromRuns int64
+	manifestSize                int64
+	closed                      bool
 
 	damaged  atomic.Int64
 	pauseNow time.Duration // the janitor's
@@ -155,6 +156,8 @@ type Stats struct {
 	LastLSN         LSN   // the highest number given out
 	Corrupt         int64 // damaged records, pages and files met since Open
 	Seals           int64 // segments sealed since Open
+	LoadsFromLog    int64 // bodies read from unsealed segments since Open
+	LoadsFromRuns   int64 // bodies read from sealed runs since Open
 }
 
 // Stats returns a snapshot. It costs a look at every flow and file, none at the disk.
@@ -173,6 +176,8 @@ func (s *Store) Stats() Stats {
 		LastLSN:   last,
 		Corrupt:   s.damaged.Load(),
 		Seals:     s.seals,
+
+		LoadsFromLog: s.loadsFromLog, LoadsFromRuns: s.loadsFromRuns,
 	}
 	for _, g := range s.segs {
 		st.DiskBytes += g.size
