@@ -180,7 +180,7 @@ func TestUpstreamDeathInsideAFrameJustCloses(t *testing.T) {
 }
 
 func TestFramesBehindTheUpstreamsEndAreRelayedFirst(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newRig(t, Options{Linger: patience})
 	client, up := r.pair()
 	big := reply(1, make([]byte, 12<<20))
 	go func() {
@@ -233,7 +233,7 @@ func TestClientGoneBeforeTheDialIsDone(t *testing.T) {
 
 func TestHalfClosedClientGetsWhatIsLeft(t *testing.T) {
 	peers := make(chan Peer, 1)
-	r := newRig(t, Options{Handler: &handler{wants: wantsTake, handle: func(p Peer, _ codec.Head, _ []byte) Verdict {
+	r := newRig(t, Options{Linger: patience, Handler: &handler{wants: wantsTake, handle: func(p Peer, _ codec.Head, _ []byte) Verdict {
 		peers <- p
 		return Taken
 	}}})

@@ -102,6 +102,48 @@ func TestAcceptingOutlivesALackOfDescriptors(t *testing.T) {
 	}
 }
 
+func TestAcceptingWithoutAnyDescriptor(t *testing.T) {
+	r := newRig(t, Options{})
+	old, oldUp := r.pair()
+	var was syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	low := was
+	low.Cur = 400
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &low); err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Setrlimit(syscall.RLIMIT_NOFILE, &was)
+	var spare []int
+	release := func(n int) {
+		for ; n > 0 && len(spare) > 0; n-- {
+			_ = syscall.Close(spare[0])
+			spare = spare[1:]
+		}
+	}
+	defer func() { release(len(spare)) }()
+	for {
+		fd, err := syscall.Open("/dev/null", syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
+		if err != nil {
+			break
+		}
+		spare = append(spare, fd)
+	}
+	release(1)
+	poor := r.client() // the kernel accepts it, the process cannot
+	send(t, poor, request(codeRelay, 5, 0, nil))
+	eventually(t, "the lack is logged", func() bool { return strings.Contains(r.log.String(), "cannot accept a connection") })
+	send(t, old, request(codeRelay, 6, 0, nil)) // all else goes on
+	if f := readFrame(t, oldUp); f.Opaque != 6 {
+		t.Fatalf("got %+v", f)
+	}
+	release(20)
+	if f := readFrame(t, r.up.accept()); f.Opaque != 5 {
+		t.Fatalf("got %+v", f)
+	}
+}
+
 func TestAThousandConnectionsWithoutGoroutines(t *testing.T) {
 	const n = 1000
 	r := newRig(t, Options{})

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	pumpFrames = 320
-	pumpBody   = 256 << 10 // 80 MiB in all
+	pumpFrames = 272
+	pumpBody   = 256 << 10 // 68 MiB in all
 )
 
 // pump writes numbered frames, as fast as it may.

@@ -222,7 +222,7 @@ func TestOutboxIsAQueue(t *testing.T) {
 	o := outbox{mem: m}
 	rnd := rand.New(rand.NewPCG(3, 3))
 	var want []byte
-	for range 2000 {
+	for range 500 {
 		if rnd.IntN(2) == 0 {
 			p := make([]byte, rnd.IntN(3*chunkSize))
 			for i := range p {
