@@ -1,7 +1,6 @@
 package fakemq
 
 import (
-	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -117,8 +116,4 @@ func (c *Cluster) registered() []*Broker {
 		}
 	}
 	return list
-}
-
-func (c *Cluster) String() string {
-	return fmt.Sprintf("fakemq cluster %s at %v", c.opts.Cluster, c.NameServerAddrs())
 }

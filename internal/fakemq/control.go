@@ -91,7 +91,7 @@ type hook struct {
 
 // Control installs a hook, which is asked before hooks installed earlier; the first Action that is not Pass
 // is taken. Hooks run on the goroutine of the connection: while one blocks, that connection's later requests
-// wait. The returned function removes the hook.
+// wait, and so does Close. The returned function removes the hook.
 func (c *Cluster) Control(f func(*Request) Action) (remove func()) {
 	h := &hook{f}
 	c.hooksMu.Lock()

@@ -30,7 +30,8 @@
 //
 // Everything lives in RAM. The log of a broker holds at most BrokerOptions.MaxMessages messages and
 // MaxBytes bytes of stored form; beyond that the oldest message is dropped, consumed or not, and the
-// minimum offset of its queue rises. There are no slaves, no VIP port (port - 2), no TLS, no ACL, no POP, no
+// minimum offset of its queue rises. Messages that wait for a due time or for the end of their transaction are
+// not bounded. There are no slaves, no VIP port (port - 2), no TLS, no ACL, no POP, no
 // static topics and no SQL filters. A client that stays silent is not thrown out after 120 s.
 //
 // # Faults
@@ -38,6 +39,8 @@
 // Cluster.Control installs a hook that sees every request before it is executed and chooses an Action: answer in the
 // broker's place, stay silent, answer late, cut the reply in the middle of its frame, and so on.
 // Broker.Stop, Kill and Restart take a broker away and bring it back on the same address with its messages.
+// While it is away its port is nobody's, and the system may lend it to an outgoing connection; on an address
+// such as 127.7.7.7, where no connection starts from, that cannot happen.
 //
 // # Concurrency
 //

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/apache/rocketmq-client-go/v2/rlog"
+	"go.uber.org/goleak"
 
 	"github.com/delaygate/delaygate/internal/fakemq"
 )
@@ -28,7 +29,8 @@ const (
 func TestMain(m *testing.M) {
 	name := os.Getenv(scenarioVar)
 	if name == "" {
-		os.Exit(m.Run())
+		goleak.VerifyTestMain(m, goleak.IgnoreCurrent()) // libraries start some at initialization
+		return
 	}
 	rlog.SetLogLevel("fatal")
 	log.SetFlags(0)
