@@ -143,20 +143,27 @@ func (v *value) get(name string) *value {
 // returns it; nil if there is none.
 func (v *value) only(name string) *value {
 	last := -1
-	for i := range slices.Backward(v.members) {
-		switch {
-		case v.members[i].name != name:
-		case last < 0:
+	for i := range v.members {
+		if v.members[i].name == name {
 			last = i
-		default:
-			v.members = slices.Delete(v.members, i, i+1)
-			last--
 		}
 	}
 	if last < 0 {
 		return nil
 	}
-	return &v.members[last].value
+	kept := v.members[:0]
+	at := 0
+	for i, m := range v.members {
+		if m.name == name && i != last {
+			continue
+		}
+		if i == last {
+			at = len(kept)
+		}
+		kept = append(kept, m)
+	}
+	v.members = kept
+	return &v.members[at].value
 }
 
 // set gives the member of that name a new value, or adds it.

@@ -63,7 +63,7 @@ func TestParseValueRefuses(t *testing.T) {
 		{`1 2`, ""},
 		{strings.Repeat("[", maxDepth+2) + strings.Repeat("]", maxDepth+2), "nests deeper"},
 		{strings.Repeat(`{"a":`, 1<<20), "nests deeper"},
-		{"[" + strings.Repeat("0,", maxValues) + "0]", "more than"},
+		{manyValues(maxValues + 1), "more than"},
 	} {
 		_, err := parseValue([]byte(tc.text))
 		if err == nil {
@@ -71,6 +71,16 @@ func TestParseValueRefuses(t *testing.T) {
 			continue
 		}
 		wantFrameError(t, err, tc.reason)
+	}
+}
+
+// manyValues is an array that makes n values, itself included.
+func manyValues(n int) string { return "[" + strings.Repeat("0,", n-2) + "0]" }
+
+func TestValuesAsManyAsAllowed(t *testing.T) {
+	text := manyValues(maxValues)
+	if got := rewritten(t, text); got != text {
+		t.Errorf("%d bytes were written as %d", len(text), len(got))
 	}
 }
 
