@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -220,15 +221,37 @@ func TestWhenTheUpstreamIsAway(t *testing.T) {
 			}
 		}
 	})
+	t.Run("the topic is known from a route alone", func(t *testing.T) {
+		w := newWorld(t)
+		clear(w.view.topics)
+		w.face.answer = func(c *codec.Command, _ netip.AddrPort) *codec.Command {
+			r := codec.NewReply(c.Head(), 0, "")
+			r.Body = []byte(`{"brokerDatas":[{"brokerAddrs":{"0":"10.1.2.3:20000"},"brokerName":"broker-a","cluster":"DefaultCluster"}],` +
+				`"queueDatas":[{"brokerName":"broker-a","perm":6,"readQueueNums":2,"topicSysFlag":0,"writeQueueNums":2}]}`)
+			return r
+		}
+		w.handle(t, w.peer, &codec.Command{Code: codec.ReqGetRouteInfoByTopic, Fields: codec.Fields{{Name: "topic", Value: "orders"}}})
+		w.peer.reply(t)
+		if got := outcome(t, w, delayed); got != "held for 10000ms" {
+			t.Error(got)
+		}
+		delayed := delayed
+		delayed.queue = 2
+		if got := outcome(t, w, delayed); !strings.HasPrefix(got, "29 ") {
+			t.Errorf("queue beyond the last: %s", got)
+		}
+	})
 	t.Run("the topic was deleted", func(t *testing.T) {
 		w := newWorld(t)
 		outcome(t, w, delayed)
 		delete(w.view.topics, "orders")
 		delete(w.view.topics, autoCreate)
-		for range 2 {
-			if got := outcome(t, w, delayed); !strings.HasPrefix(got, "17 ") {
-				t.Error(got)
-			}
+		if got := outcome(t, w, delayed); !strings.HasPrefix(got, "17 ") {
+			t.Error(got)
+		}
+		clear(w.view.topics) // then the broker went away, too
+		if got := outcome(t, w, delayed); got != "14 topic[orders] cannot be checked while broker[broker-a] is away, try again" {
+			t.Error(got)
 		}
 	})
 }
