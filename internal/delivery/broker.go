@@ -283,7 +283,7 @@ func (b *broker) heard(j *job) {
 	}
 }
 
-// stop ends all timers. Options.closing is set.
+// stop ends all timers. Delivery.closing is set.
 func (b *broker) stop() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

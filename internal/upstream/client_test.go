@@ -169,7 +169,9 @@ func TestSilentConnectionGetsNoMoreRequests(t *testing.T) {
 	eventually(t, "the left connection closes", func() bool { return p.Open() == 1 })
 }
 
-func TestLateRepliesAreIgnored(t *testing.T) {
+// One request without an answer among answered ones costs nothing but itself, and its late reply disturbs
+// no other.
+func TestLateReplyOnAConnectionInUse(t *testing.T) {
 	var mu sync.Mutex
 	var held []*peertest.Request
 	p := peertest.Start(t, func(r *peertest.Request) {
@@ -179,24 +181,29 @@ func TestLateRepliesAreIgnored(t *testing.T) {
 			held = append(held, r)
 			return
 		}
-		for _, h := range held {
-			echo(h)
+		if string(r.Body) == "release" {
+			for _, h := range held {
+				echo(h)
+			}
 		}
 		echo(r)
 	})
 	c := newClient(t, upstream.Options{Conns: 1})
-	if r := <-send(c, p.Addr(), binaryFrame(t, "warm"), time.Second); r.err != nil {
-		t.Fatal(r.err)
-	}
-	keep := send(c, p.Addr(), binaryFrame(t, "late"), 5*time.Second) // keeps the connection after the time-out
-	wantError(t, (<-send(c, p.Addr(), binaryFrame(t, "late"), 30*time.Millisecond)).err, upstream.ErrUnknownOutcome)
-	for range 3 {
-		if r := <-send(c, p.Addr(), binaryFrame(t, "x"), time.Second); r.err != nil || string(r.reply.Body) != "x" {
-			t.Fatal(r)
+	late := send(c, p.Addr(), binaryFrame(t, "late"), 300*time.Millisecond)
+	eventually(t, "the late request arrives", func() bool { mu.Lock(); defer mu.Unlock(); return len(held) == 1 })
+	for _, body := range []string{"x", "wait", "release", "y"} {
+		if body == "wait" {
+			wantError(t, (<-late).err, upstream.ErrUnknownOutcome, upstream.ErrTimeout)
+		}
+		if r := <-send(c, p.Addr(), binaryFrame(t, body), 5*time.Second); r.err != nil || string(r.reply.Body) != body {
+			t.Fatal(body, r)
 		}
 	}
-	if r := <-keep; r.err != nil || string(r.reply.Body) != "late" {
-		t.Error(r)
+	if len(late) != 0 {
+		t.Error("the late reply was reported as well")
+	}
+	if p.Accepted() != 1 {
+		t.Errorf("%d connections, want 1", p.Accepted())
 	}
 }
 
@@ -331,14 +338,22 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 }
 
 func TestConnectionThatWaitsIsNotIdle(t *testing.T) {
-	var q atomic.Pointer[peertest.Request]
-	p := peertest.Start(t, func(r *peertest.Request) { q.Store(r) })
-	c := newClient(t, upstream.Options{Idle: 20 * time.Millisecond})
-	ch := send(c, p.Addr(), binaryFrame(t, "x"), 10*time.Second)
+	requests := make(chan *peertest.Request, 2)
+	p := peertest.Start(t, func(r *peertest.Request) { requests <- r })
+	c := newClient(t, upstream.Options{Conns: 1, Idle: 20 * time.Millisecond})
+	first := send(c, p.Addr(), binaryFrame(t, "x"), 10*time.Second)
+	q := <-requests
 	time.Sleep(120 * time.Millisecond)
-	echo(q.Load())
-	if r := <-ch; r.err != nil {
-		t.Error(r.err)
+	second := send(c, p.Addr(), binaryFrame(t, "x"), 10*time.Second)
+	echo(<-requests)
+	echo(q)
+	for _, ch := range []chan result{first, second} {
+		if r := <-ch; r.err != nil {
+			t.Error(r.err)
+		}
+	}
+	if p.Accepted() != 1 {
+		t.Errorf("%d connections, want 1", p.Accepted())
 	}
 }
 

@@ -186,7 +186,7 @@ func (v *View) merge(brokers []Broker, live bool) (changed bool) {
 	defer v.mu.Unlock()
 	for _, b := range brokers {
 		old, known := v.brokers[b.Addr]
-		if known && !live {
+		if !live && (known || b.Name == "") {
 			continue
 		}
 		if !known || old != b {
@@ -211,7 +211,8 @@ func (v *View) Known() bool {
 	return v.live
 }
 
-// Seed tells brokers from an earlier life of the process. What was learnt since wins.
+// Seed tells brokers that some other source names: an earlier life of the process, or a route. What a
+// cluster info says wins. Brokers without a name are ignored.
 func (v *View) Seed(brokers []Broker) {
 	v.change.Lock()
 	defer v.change.Unlock()

@@ -177,7 +177,7 @@ func TestSeedServesUntilTheUpstreamSpeaks(t *testing.T) {
 	v := c.view(t, upstream.ViewOptions{})
 	var told int
 	v.OnChange(func([]upstream.Broker) { told++ })
-	v.Seed([]upstream.Broker{{Name: "a", Cluster: "C", ID: 0, Addr: "10.0.0.2:10911"}, {Name: "old", ID: 0, Addr: "10.0.0.9:10911"}})
+	v.Seed([]upstream.Broker{{Name: "a", Cluster: "C", ID: 0, Addr: "10.0.0.2:10911"}, {Name: "old", ID: 0, Addr: "10.0.0.9:10911"}, {Addr: "10.0.0.8:10911"}})
 	if addr, ok := v.Master("a"); !ok || addr != "10.0.0.2:10911" || v.Known() || told != 1 {
 		t.Errorf("seeded master %q %v, known %v, told %d", addr, ok, v.Known(), told)
 	}
@@ -188,11 +188,14 @@ func TestSeedServesUntilTheUpstreamSpeaks(t *testing.T) {
 	if addr, _ := v.Master("a"); addr != "10.0.0.1:10911" {
 		t.Error("the seed won over the upstream: ", addr)
 	}
-	v.Seed([]upstream.Broker{{Name: "a", ID: 0, Addr: "10.0.0.2:10911"}})
+	v.Seed([]upstream.Broker{{Name: "a", ID: 0, Addr: "10.0.0.2:10911"}, {Name: "a", ID: 0, Addr: "10.0.0.7:10911"}})
+	if addr, _ := v.Master("a"); addr != "10.0.0.1:10911" {
+		t.Error("a late seed won over the upstream: ", addr)
+	}
 	if b, _ := v.ByAddr("10.0.0.2:10911"); b.ID != 1 {
 		t.Error("a late seed won over the upstream: ", b)
 	}
-	if len(v.Brokers()) != 4 {
+	if len(v.Brokers()) != 5 {
 		t.Error(v.Brokers())
 	}
 }
@@ -297,6 +300,30 @@ func TestLastKnownTopicServesWhileNameServersFail(t *testing.T) {
 	var refused *upstream.ReplyError
 	if _, err := ask("never asked"); !errors.As(err, &refused) || refused.Code != 1 || refused.Remark != "remark" {
 		t.Errorf("got %v, want the name server's code", err)
+	}
+}
+
+func TestFailedRefreshIsNotRepeatedAtOnce(t *testing.T) {
+	c := newCluster(t)
+	c.routes["T"] = route("T", queues("a", 4))
+	v := c.view(t, upstream.ViewOptions{TopicTTL: 800 * time.Millisecond})
+	for range 2 {
+		if got, err := v.Topic(t.Context(), brokerA, "T"); err != nil || !got.Exists {
+			t.Fatal(got, err)
+		}
+		time.Sleep(time.Second)
+		c.set(func() { c.code = 1 })
+	}
+	if got, ok := v.CachedTopic(brokerA, "T"); ok {
+		t.Error("fresh for ever: ", got)
+	}
+	for range 20 {
+		if got, err := v.Topic(t.Context(), brokerA, "T"); err != nil || !got.Exists {
+			t.Fatal(got, err)
+		}
+	}
+	if n := c.count(codec.ReqGetRouteInfoByTopic); n > 4 {
+		t.Errorf("asked %d times", n)
 	}
 }
 
