@@ -256,6 +256,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{"binary value too long", patched(32, 0, 0, 1, 0), "value length"},
 		{"binary value huge", patched(32, 127, 255, 255, 255), "value length"},
 		{"binary name length cut", annotated(t, "0000001a 01000016 0136 00 0191 00000001 00000000 00000000 00000001 00"), "name length is cut"},
+		{"binary name longer by one", annotated(t, "0000001b 01000017 0136 00 0191 00000001 00000000 00000000 00000002 0001"), "name length 1 exceeds"},
 		{"binary value length cut", annotated(t, "0000001e 0100001a 0136 00 0191 00000001 00000000 00000000 00000005 000161 0000"), "value length is cut"},
 		{"binary too many fields", frameOf(Binary, string(make([]byte, 17))+"\x00\x06\x00\x06"+string(make([]byte, 6*(maxFields+1))), ""), "more than 65536 fields"},
 	} {
@@ -265,6 +266,9 @@ func TestDecodeRefuses(t *testing.T) {
 			continue
 		}
 		wantFrameError(t, err, tc.reason)
+		if _, err := ParseHead(tc.frame); err == nil && strings.HasPrefix(tc.name, "JSON") {
+			t.Error("ParseHead takes it")
+		}
 		if t.Failed() {
 			t.Fatalf("that was %q", tc.name)
 		}

@@ -54,7 +54,7 @@ func TestMayDelayDoesNotTrustEscapes(t *testing.T) {
 	for _, header := range []string{
 		`{"i":"\u0044ELAY"}`,
 		`{"i":"DELA\u0059"}`,
-		`{"i":"TIMER\u005FDELAY\u005fMS"}`,
+		`{"i":"TIMER\u005FOUT\u005fMS"}`,
 		`{"i":"__START\u0044ELIVERTIME"}`,
 		`{"i":"\u+044ELAY"}`,     // Integer.parseInt takes the sign
 		`{"i":"\u００４４ELAY"}`,     // and digits of any script
