@@ -11,8 +11,8 @@ import (
 // heads are headers as the event loops see them.
 func heads(t testing.TB) map[string][]byte {
 	return map[string][]byte{
-		"JSON":    frameOf(JSON, plainJSONSend, "body"),
-		"binary":  annotated(t, javaBinarySend),
+		"JSON":   frameOf(JSON, plainJSONSend, "body"),
+		"binary": annotated(t, javaBinarySend),
 		"escapes": frameOf(JSON, `{"\u0063ode":310,"\u0065\u0078\u0074\u0046\u0069\u0065\u006c\u0064\u0073":{"`+
 			strings.Repeat(`\u0061`, 80)+`":{"x":[1,null]}},"language":"GO"}`, ""),
 	}
