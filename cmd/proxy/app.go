@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,6 +34,7 @@ const (
 	drainTimeout = 5 * time.Second
 
 	bookFile    = "addresses.json"
+	vipDistance = 2 // old Java clients dial the port this far below a broker's
 	storeFolder = "store"
 )
 
@@ -135,6 +137,7 @@ func (a *app) openGate(cfg config.Config, book *route.Book, names *upstream.Name
 	if err != nil {
 		return nil, err
 	}
+	book.Avoid(func(port int) bool { return canListen(host, port) && canListen(host, port-vipDistance) })
 	opener := &lateOpener{}
 	face := route.NewFace(route.FaceOptions{
 		NameServers: names, View: a.view, Book: book, Opener: opener, Host: host,
@@ -149,6 +152,15 @@ func (a *app) openGate(cfg config.Config, book *route.Book, names *upstream.Name
 	}
 	opener.Server = a.server
 	return face, nil
+}
+
+// canListen tells whether nobody else listens on a port.
+func canListen(host string, port int) bool {
+	ln, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+	if err != nil {
+		return false
+	}
+	return ln.Close() == nil
 }
 
 // lateOpener closes the circle of face, gate and server: the face opens listeners on a server whose

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/delaygate/delaygate/internal/config"
@@ -18,7 +19,11 @@ type devCmd struct {
 }
 
 func (c *devCmd) Run(p *process) (err error) {
-	cluster, err := fakemq.Start(fakemq.Options{})
+	embedded, err := c.cluster()
+	if err != nil {
+		return err
+	}
+	cluster, err := fakemq.Start(embedded)
 	if err != nil {
 		return fmt.Errorf("embedded cluster: %w", err)
 	}
@@ -41,6 +46,26 @@ func (c *devCmd) Run(p *process) (err error) {
 	c.greet(p, a.admin.Addr(), data)
 	<-p.ctx.Done()
 	return a.close()
+}
+
+// devBrokerOffset is the distance between the ports of a name server and a broker in RocketMQ's defaults.
+const devBrokerOffset = 10911 - 9876
+
+// cluster describes the embedded cluster. With a folder that outlives the process its broker has the same
+// address each time, as the address book expects.
+func (c *devCmd) cluster() (fakemq.Options, error) {
+	if c.Data == "" {
+		return fakemq.Options{}, nil
+	}
+	_, port, err := net.SplitHostPort(c.Listen)
+	if err != nil {
+		return fakemq.Options{}, fmt.Errorf("--listen %q is not HOST:PORT: %w", c.Listen, err)
+	}
+	n, err := strconv.Atoi(port)
+	if err != nil || n < 1 || n+devBrokerOffset > 65535 {
+		return fakemq.Options{}, fmt.Errorf("--listen %q: with --data the port must be within 1 to %d", c.Listen, 65535-devBrokerOffset)
+	}
+	return fakemq.Options{Brokers: []fakemq.BrokerOptions{{Addr: fmt.Sprintf("127.0.0.1:%d", n+devBrokerOffset)}}}, nil
 }
 
 // folder returns the data folder and what to do with it at the end.

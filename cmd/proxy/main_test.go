@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -80,6 +81,19 @@ func freeAddr(t *testing.T) string {
 	}
 	defer ln.Close()
 	return ln.Addr().String()
+}
+
+// devAddr returns an address whose port and the embedded broker's are free, below the ports that the system
+// lends to outgoing connections.
+func devAddr(t *testing.T) string {
+	t.Helper()
+	for port := 15000; port < 25000; port += 7 {
+		if canListen("127.0.0.1", port) && canListen("127.0.0.1", port+devBrokerOffset) {
+			return net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+		}
+	}
+	t.Fatal("no port is free")
+	return ""
 }
 
 func status(url string) (int, string) {
@@ -225,6 +239,26 @@ func TestDevRunsTheExample(t *testing.T) {
 	}
 	if exit := c.end(t); exit != 0 {
 		t.Errorf("exit code %d:\n%s", exit, c.err.String())
+	}
+}
+
+func TestDevKeepsItsFolder(t *testing.T) {
+	data, listen, admin := t.TempDir(), devAddr(t), freeAddr(t)
+	var books []string
+	for range 2 {
+		c := run(t, "dev", "--listen", listen, "--admin", admin, "--data", data)
+		await(t, c, "http://"+admin+"/readyz", 200)
+		if exit := c.end(t); exit != 0 {
+			t.Fatalf("exit code %d:\n%s", exit, c.err.String())
+		}
+		book, err := os.ReadFile(filepath.Join(data, bookFile))
+		if err != nil {
+			t.Fatal(err)
+		}
+		books = append(books, string(book))
+	}
+	if books[0] != books[1] {
+		t.Errorf("the address book changed:\n%s\n%s", books[0], books[1])
 	}
 }
 

@@ -51,6 +51,7 @@ var (
 	descInFlight    = desc("delivery_in_flight", "Deliveries without an answer yet.")
 	descWaiting     = desc("delivery_waiting", "Fired messages that wait for their turn.")
 	descKept        = desc("delivery_kept", "Refused messages that wait to be tried again.")
+	descUnsendable  = desc("delivery_unsendable_total", "Messages that could not be read or are no frame that a broker takes.")
 	descDown        = desc("delivery_brokers_down", "Brokers that cannot be reached.")
 )
 
@@ -83,6 +84,7 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 	for code, n := range d.Refused {
 		counter(descRejected, float64(n), strconv.Itoa(int(code)))
 	}
+	counter(descUnsendable, float64(d.Unsendable))
 	gauge(descInFlight, float64(d.InFlight))
 	gauge(descWaiting, float64(d.Waiting))
 	gauge(descKept, float64(d.Kept))

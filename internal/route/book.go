@@ -27,6 +27,7 @@ type Book struct {
 	fs          vfs.FS
 	path        string
 	first, last int
+	usable      func(port int) bool
 
 	mu      sync.Mutex
 	entries []entry // in the order they were assigned
@@ -66,10 +67,14 @@ func OpenBookFS(fs vfs.FS, path string, first, last int) (*Book, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Book{fs: fs, path: path, first: first, last: last}
+	b := &Book{fs: fs, path: path, first: first, last: last, usable: func(int) bool { return true }}
 	b.set(entries)
 	return b, nil
 }
+
+// Avoid makes the book pass over ports that usable denies when it assigns one, such as those another
+// program listens on. Ports once assigned stay. Call it before the book is used.
+func (b *Book) Avoid(usable func(port int) bool) { b.usable = usable }
 
 // Port returns the listener port of a real broker address. An address that is not in the book gets the
 // next free port, which is on disk when Port returns. Errors: ErrRangeFull, or the file cannot be written.
@@ -164,15 +169,15 @@ func indexOf(entries []entry) map[string]int {
 	return index
 }
 
-// freePort returns the lowest port of the range that no entry is in the way of. Entries from another
-// range may sit off this one's steps.
+// freePort returns the lowest usable port of the range that no entry is in the way of. Entries from
+// another range may sit off this one's steps.
 func (b *Book) freePort(entries []entry) (int, bool) {
 	taken := make(map[int]bool, 3*len(entries))
 	for _, e := range entries {
 		taken[e.Port], taken[e.Port-vipDistance], taken[e.Port+vipDistance] = true, true, true
 	}
 	for p := b.first; p <= b.last; p += portStep {
-		if !taken[p] {
+		if !taken[p] && b.usable(p) {
 			return p, true
 		}
 	}

@@ -228,3 +228,25 @@ func TestManyAtOnceGetDifferentPorts(t *testing.T) {
 		t.Fatalf("ports %v", ports)
 	}
 }
+
+func TestPortsInUseArePassedOverButNeverGivenUp(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "book.json")
+	open := func(inUse int) *Book {
+		b, err := OpenBook(path, 20000, 20030)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.Avoid(func(port int) bool { return port != inUse })
+		return b
+	}
+	if port, err := open(20000).Port("10.0.0.1:10911"); port != 20010 || err != nil {
+		t.Errorf("a new broker got %d, %v; want 20010", port, err)
+	}
+	b := open(20010)
+	if port, err := b.Port("10.0.0.1:10911"); port != 20010 || err != nil {
+		t.Errorf("a known broker got %d, %v; want its own 20010", port, err)
+	}
+	if port, err := b.Port("10.0.0.2:10911"); port != 20000 || err != nil {
+		t.Errorf("another broker got %d, %v; want 20000", port, err)
+	}
+}
