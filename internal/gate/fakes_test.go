@@ -211,7 +211,7 @@ func rw(queues int32) upstream.Topic {
 	return upstream.Topic{Exists: true, Perm: 6, ReadQueues: queues, WriteQueues: queues}
 }
 
-func newWorld(t *testing.T, change ...func(*Options)) *world {
+func newWorld(t testing.TB, change ...func(*Options)) *world {
 	t.Helper()
 	settings := upstream.DefaultSettings()
 	settings.Version = 483 // V5_5_0

@@ -10,8 +10,12 @@ import (
 	"github.com/delaygate/delaygate/remoting"
 )
 
-// checkTimeout bounds the questions to the upstream that one send may raise: clients wait 3 s.
-const checkTimeout = 2500 * time.Millisecond
+const (
+	// checkTimeout bounds the questions to the upstream that one send may raise: clients wait 3 s.
+	checkTimeout = 2500 * time.Millisecond
+	// settingsTimeout is the part of it for the broker's settings, which have defaults.
+	settingsTimeout = 800 * time.Millisecond
+)
 
 // send is a send request on its way through the gate.
 type send struct {
@@ -94,10 +98,7 @@ func (g *Gate) acceptSlowly(s *send, d decision) {
 	}()
 	ctx, cancel := context.WithDeadline(context.Background(), time.Now().Add(checkTimeout))
 	defer cancel()
-	settings, err := g.o.View.Settings(ctx, s.broker)
-	if err != nil {
-		g.o.Log.Warn("a broker's settings are not known, the defaults serve", "broker", s.broker.Name, "err", err)
-	}
+	settings := g.settings(ctx, s.broker)
 	r := checkBroker(s, settings)
 	if r != nil {
 		g.refuse(s, r)
@@ -109,4 +110,15 @@ func (g *Gate) acceptSlowly(s *send, d decision) {
 		return
 	}
 	g.accept(s, d, settings, topic)
+}
+
+// settings returns the last known settings of a broker, or the defaults.
+func (g *Gate) settings(ctx context.Context, b upstream.Broker) upstream.Settings {
+	ctx, cancel := context.WithTimeout(ctx, settingsTimeout)
+	defer cancel()
+	settings, err := g.o.View.Settings(ctx, b)
+	if err != nil {
+		g.o.Log.Warn("a broker's settings are not known, the defaults serve", "broker", b.Name, "err", err)
+	}
+	return settings
 }
