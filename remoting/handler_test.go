@@ -216,6 +216,7 @@ func TestManyRepliesFromManyGoroutines(t *testing.T) {
 	if len(seen) != n+n/4 {
 		t.Fatalf("%d different replies", len(seen))
 	}
+	r.stop()
 	wg.Wait()
 }
 

@@ -102,9 +102,9 @@ func TestAcceptingOutlivesALackOfDescriptors(t *testing.T) {
 	}
 }
 
-func TestAcceptingWithoutAnyDescriptor(t *testing.T) {
-	r := newRig(t, Options{})
-	old, oldUp := r.pair()
+// exhaust takes every free descriptor of the process; release gives n of them back.
+func exhaust(t *testing.T) (release func(n int)) {
+	t.Helper()
 	var was syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &was); err != nil {
 		t.Fatal(err)
@@ -114,31 +114,58 @@ func TestAcceptingWithoutAnyDescriptor(t *testing.T) {
 	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &low); err != nil {
 		t.Fatal(err)
 	}
-	defer syscall.Setrlimit(syscall.RLIMIT_NOFILE, &was)
 	var spare []int
-	release := func(n int) {
+	take := func() {
+		for {
+			fd, err := syscall.Open("/dev/null", syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
+			if err != nil {
+				return
+			}
+			spare = append(spare, fd)
+		}
+	}
+	take()
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() { // and what earlier tests give back late
+		defer close(stopped)
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(time.Millisecond):
+				take()
+			}
+		}
+	}()
+	halt := sync.OnceFunc(func() { close(stop); <-stopped })
+	release = func(n int) {
+		halt()
 		for ; n > 0 && len(spare) > 0; n-- {
 			_ = syscall.Close(spare[0])
 			spare = spare[1:]
 		}
 	}
-	defer func() { release(len(spare)) }()
-	for {
-		fd, err := syscall.Open("/dev/null", syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
-		if err != nil {
-			break
-		}
-		spare = append(spare, fd)
-	}
+	t.Cleanup(func() {
+		halt()
+		release(len(spare))
+		_ = syscall.Setrlimit(syscall.RLIMIT_NOFILE, &was)
+	})
+	return release
+}
+
+func TestAcceptingWithoutAnyDescriptor(t *testing.T) {
+	r := newRig(t, Options{})
+	old, oldUp := r.pair()
+	release := exhaust(t)
 	release(1)
-	poor := r.client() // the kernel accepts it, the process cannot
-	send(t, poor, request(codeRelay, 5, 0, nil))
+	_ = r.client() // the kernel accepts it, the process cannot, or cannot go on with it
 	eventually(t, "the lack is logged", func() bool { return strings.Contains(r.log.String(), "cannot accept a connection") })
 	send(t, old, request(codeRelay, 6, 0, nil)) // all else goes on
 	if f := readFrame(t, oldUp); f.Opaque != 6 {
 		t.Fatalf("got %+v", f)
 	}
 	release(20)
+	send(t, r.client(), request(codeRelay, 5, 0, nil))
 	if f := readFrame(t, r.up.accept()); f.Opaque != 5 {
 		t.Fatalf("got %+v", f)
 	}

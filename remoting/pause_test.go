@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -225,4 +226,41 @@ func TestOverBudgetPausesEarlier(t *testing.T) {
 		t.Errorf("%d bytes buffered", n)
 	}
 	checkPump(t, client, false)
+}
+
+func TestAPauseThatFailsClosesBothSides(t *testing.T) {
+	r := newRig(t, Options{Linger: time.Hour})
+	client, up := r.pair()
+	release := exhaust(t)
+	go func() {
+		_ = pump(up, codec.FlagResponse)
+		closeAfterEnd(up)
+	}()
+	eventually(t, "the lack is logged", func() bool { return strings.Contains(r.log.String(), "cannot duplicate") })
+	go closeAfterEnd(client)
+	eventually(t, "the session ends", func() bool { return r.srv.Connections() == 0 })
+	release(1000)
+}
+
+func TestAResumptionThatFailsClosesBothSides(t *testing.T) {
+	r := newRig(t, Options{Linger: time.Hour})
+	client, up := r.pair()
+	go func() {
+		_ = pump(up, codec.FlagResponse)
+		closeAfterEnd(up)
+	}()
+	stillBuffered(r)
+	release := exhaust(t)
+	go closeAfterEnd(client)
+	eventually(t, "the session ends", func() bool { return r.srv.Connections() == 0 })
+	if !strings.Contains(r.log.String(), "cannot be resumed") {
+		t.Error("not logged")
+	}
+	release(1000)
+}
+
+// closeAfterEnd does what brokers and clients do when the other side has ended.
+func closeAfterEnd(c net.Conn) {
+	_, _ = io.Copy(io.Discard, c)
+	_ = c.Close()
 }

@@ -45,6 +45,7 @@ type session struct {
 	upFull      bool // the upstream takes too little of what the client sends
 	stopping    bool // the server shuts down
 	lingering   *time.Timer
+	settling    bool // leave is at work
 
 	mu      sync.Mutex
 	closed  bool
@@ -138,13 +139,10 @@ func (s *session) opened(w *wire, c gnet.Conn) (action gnet.Action) {
 // closing is OnClose.
 func (s *session) closing(w *wire, err error) {
 	defer s.rescue(nil, nil)
-	ours := w.leaving != leaveNone
 	w.closed(err)
-	if ours {
-		s.depart()
-		return
+	if !s.settling { // else leave has asked for it, and goes on
+		s.leave(nil)
 	}
-	s.leave(nil)
 }
 
 // rescue keeps a panic inside its connection.
@@ -170,20 +168,23 @@ func (s *session) leave(cur *wire) gnet.Action {
 	s.takePending()
 	s.flushReplies()
 	s.flushRelays()
-	for s.advance() {
-	}
-	s.balance()
-	action := s.settle(s.client, cur)
-	if s.up != nil {
-		if a := s.settle(s.up, cur); a != gnet.None {
-			action = a
+	s.settling = true
+	action := gnet.None
+	for again := true; again; again = s.advance() { // again: a pause or resumption has failed
+		for s.advance() {
+		}
+		s.balance()
+		if s.client.settle(s.client == cur) == gnet.Close {
+			action = gnet.Close
+		}
+		if s.up != nil && s.up.settle(s.up == cur) == gnet.Close {
+			action = gnet.Close
 		}
 	}
+	s.settling = false
 	s.depart()
 	return action
 }
-
-func (s *session) settle(w, cur *wire) gnet.Action { return w.settle(w == cur) }
 
 // depart forgets the session once both sockets are closed.
 func (s *session) depart() {

@@ -66,6 +66,7 @@ func TestNoByteReachesAStranger(t *testing.T) {
 		})
 	}
 	wg.Wait()
+	r.stop() // before Wait: no more replies begin
 	replies.Wait()
 	t.Logf("%d clients, %d strangers", clients.Load(), strangers.Load())
 	if clients.Load() < 20 || strangers.Load() < 100 {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"sync/atomic"
@@ -277,8 +278,8 @@ func (w *wire) closeDetached() {
 func (w *wire) resume() {
 	conn, err := netConn(w.fd)
 	if err != nil {
-		w.s.log().Debug("a paused connection cannot be resumed; it is closed", "err", err)
-		w.broken, w.dead = true, true
+		w.s.resumeFailed(w, err)
+		w.dead = true
 		w.closeDetached()
 		return
 	}
@@ -287,12 +288,21 @@ func (w *wire) resume() {
 	s.srv.work.Go(func() {
 		err := s.enrol(w, conn)
 		s.post(task{s, func() {
-			if w.opens == opens {
-				s.log().Error("a paused connection cannot be resumed; it is closed", "err", err)
-				w.broken = true
+			if w.state == wireEnrolling && w.opens == opens {
+				s.resumeFailed(w, err)
 			}
 		}})
 	})
+}
+
+// resumeFailed gives up a paused wire.
+func (s *session) resumeFailed(w *wire, err error) {
+	level := slog.LevelError
+	if errors.Is(err, errNoAddress) {
+		level = slog.LevelDebug // its peer has gone
+	}
+	s.log().Log(context.Background(), level, "a paused connection cannot be resumed; it is closed", "err", err)
+	w.broken = true
 }
 
 // netConn is a net.Conn for a duplicate of fd.
