@@ -233,6 +233,22 @@ func TestOnewayRequestsAreOwedNothing(t *testing.T) {
 	}
 }
 
+func TestRepliesToOnewayRequestsDoNotDisturbTheCount(t *testing.T) {
+	r := newRig(t, Options{Handler: &handler{wants: wantsTake, handle: func(p Peer, h codec.Head, _ []byte) Verdict {
+		if h.IsOneway() {
+			p.Reply(reply(h.Opaque, nil))
+		}
+		return Taken
+	}}})
+	client, other := r.client(), r.client()
+	send(t, client, request(codeTake, 1, codec.FlagOneway, nil), request(codeTake, 2, codec.FlagOneway, nil))
+	for range 2 {
+		readFrame(t, client)
+	}
+	send(t, other, request(codeTake, 3, 0, nil))
+	eventually(t, "one answer is owed", func() bool { return r.srv.taken.Load() == 1 })
+}
+
 func TestHandlerCloses(t *testing.T) {
 	r := newRig(t, Options{Handler: &handler{wants: wantsTake, handle: func(Peer, codec.Head, []byte) Verdict { return Close }}})
 	client, up := r.pair()

@@ -83,7 +83,9 @@ func (s *session) taking(n int) {
 	s.mu.Unlock()
 }
 
+// settleTaken takes n off the count, which a reply nobody was owed does not bring below 0.
 func (s *session) settleTaken(n int) {
+	n = min(n, s.pending.taken)
 	s.pending.taken -= n
 	s.srv.taken.Add(int64(-n))
 }
