@@ -200,3 +200,28 @@ func TestPutRefusals(t *testing.T) {
 		t.Fatalf("closed: %v", err)
 	}
 }
+
+// A store that has filled its disk goes on by itself once what fills it is delivered.
+func TestSpaceOfDeliveredRunsIsGivenBackWhenTheDiskIsFull(t *testing.T) {
+	r := newRig(t)
+	for r.s.Stats().Runs < 2 {
+		r.put(1, 5000, 1000)
+	}
+	r.fs.Set(func(op vfs.Op, path string) *vfs.Fault {
+		if (op == vfs.OpCreate || op == vfs.OpRename) && strings.HasPrefix(path, "/data/"+segPrefix) && len(r.names(runPrefix, "")) > 0 {
+			return &vfs.Fault{Err: syscall.ENOSPC}
+		}
+		return nil
+	})
+	r.until("the store is full", func() bool {
+		_, err := putWait(r.s, &Entry{Flow: Flow{"b", "t"}, Due: rigNow + 5000, Body: body(1, 1000)})
+		return errors.Is(err, ErrFull)
+	})
+	r.fireAll(true)
+	r.until("puts again", func() bool {
+		_, err := putWait(r.s, &Entry{Flow: Flow{"b", "t"}, Due: rigNow + 200_000})
+		return err == nil
+	})
+	r.kill(false)
+	r.wantPending(1)
+}

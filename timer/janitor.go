@@ -54,13 +54,32 @@ func (s *Store) chore() (did bool, err error) {
 	case cut != nil:
 		return true, s.noteCut(cut)
 	case len(s.spares) == 0:
-		return true, s.makeSpare()
+		err := s.makeSpare()
+		if err == nil || errors.Is(err, ErrClosed) {
+			return true, err
+		}
+		return s.giveBack(dead, full, err)
 	case dead != nil:
 		return true, s.dropRun(dead)
 	case full != nil:
 		return true, s.seal(full)
 	}
 	return false, nil
+}
+
+// giveBack does what frees space when there is none for the next segment, so that a store which has filled its
+// disk goes on as soon as enough is delivered. why is returned when there is nothing to do.
+func (s *Store) giveBack(dead *run, full *segment, why error) (did bool, err error) {
+	switch {
+	case dead != nil:
+		return true, s.dropRun(dead)
+	case full != nil:
+		if err := s.seal(full); err != nil {
+			return false, errors.Join(why, err)
+		}
+		return true, nil
+	}
+	return false, why
 }
 
 func (s *Store) deadRun() *run {

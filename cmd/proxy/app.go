@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -48,6 +49,7 @@ type app struct {
 	store    *timer.Store
 	client   *upstream.Client
 	view     *upstream.View
+	face     *route.Face
 	gate     *gate.Gate
 	server   *remoting.Server
 	delivery *delivery.Delivery
@@ -84,14 +86,13 @@ func (a *app) open(ctx context.Context, cfg config.Config) error {
 	names := upstream.NewNameServers(a.client, cfg.NameServers())
 	a.view = upstream.NewView(upstream.ViewOptions{Client: a.client, NameServers: names, Log: a.log})
 	a.view.Seed(book.Brokers())
-	face, err := a.openGate(cfg, book, names)
-	if err != nil {
+	if err := a.openGate(cfg, book, names); err != nil {
 		return err
 	}
 	a.startDelivery()
 	registerMetrics(registry, a)
 	a.loops.Go(func() { a.view.Run(ctx) })
-	a.loops.Go(func() { face.Run(ctx) })
+	a.loops.Go(func() { a.face.Run(ctx) })
 	if _, err := a.server.ListenNameServer(cfg.Listen); err != nil {
 		return fmt.Errorf("%w; choose another address with --listen", err)
 	}
@@ -124,34 +125,34 @@ func (a *app) openData(cfg config.Config) (*route.Book, error) {
 }
 
 // openGate starts the listeners' engine and what decides about their requests.
-func (a *app) openGate(cfg config.Config, book *route.Book, names *upstream.NameServers) (*route.Face, error) {
+func (a *app) openGate(cfg config.Config, book *route.Book, names *upstream.NameServers) error {
 	ports, err := cfg.PortMap()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	host, _, err := net.SplitHostPort(cfg.Listen)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	table, err := levels.Parse(cfg.Hold.Levels)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	book.Avoid(func(port int) bool { return canListen(host, port) && canListen(host, port-vipDistance) })
 	opener := &lateOpener{}
-	face := route.NewFace(route.FaceOptions{
+	a.face = route.NewFace(route.FaceOptions{
 		NameServers: names, View: a.view, Book: book, Opener: opener, Host: host,
 		Advertise: route.Advertise{Host: cfg.Advertise.Host, Ports: ports}, Log: a.log,
 	})
 	a.gate = gate.New(gate.Options{
-		Store: a.store, View: a.view, Face: face, IDs: newIDs(host), Levels: table,
+		Store: a.store, View: a.view, Face: a.face, IDs: newIDs(host), Levels: table,
 		MaxDelay: cfg.Hold.MaxDelay, Now: wallClock, Log: a.log,
 	})
 	if a.server, err = remoting.Start(remoting.Options{Handler: a.gate, Log: a.log}); err != nil {
-		return nil, err
+		return err
 	}
 	opener.Server = a.server
-	return face, nil
+	return nil
 }
 
 // canListen tells whether nobody else listens on a port.
@@ -198,6 +199,15 @@ func (a *app) checks() []admin.Check {
 		{Name: "routes", Err: func() error {
 			if !a.serving.Load() || !a.view.Known() {
 				return errors.New("no name server has told the cluster's brokers yet")
+			}
+			return nil
+		}},
+		{Name: "listeners", Err: func() error {
+			if !a.serving.Load() {
+				return errors.New("not open yet")
+			}
+			if closed := a.face.Unopened(); len(closed) > 0 {
+				return fmt.Errorf("no listener for %s: its port is in use by another program, see the log", strings.Join(closed, ", "))
 			}
 			return nil
 		}},

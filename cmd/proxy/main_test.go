@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"io"
 	"net"
 	"net/http"
@@ -259,6 +260,43 @@ func TestDevKeepsItsFolder(t *testing.T) {
 	}
 	if books[0] != books[1] {
 		t.Errorf("the address book changed:\n%s\n%s", books[0], books[1])
+	}
+}
+
+func TestABrokerWithoutListenerIsNotReady(t *testing.T) {
+	data, listen, admin := t.TempDir(), devAddr(t), freeAddr(t)
+	c := run(t, "dev", "--listen", listen, "--admin", admin, "--data", data)
+	await(t, c, "http://"+admin+"/readyz", 200)
+	if exit := c.end(t); exit != 0 {
+		t.Fatalf("exit code %d:\n%s", exit, c.err.String())
+	}
+	var book struct{ Brokers []struct{ Port int } }
+	raw, err := os.ReadFile(filepath.Join(data, bookFile))
+	if err == nil {
+		err = json.Unmarshal(raw, &book)
+	}
+	if err != nil || len(book.Brokers) != 1 {
+		t.Fatal(err, string(raw))
+	}
+	other, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(book.Brokers[0].Port)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c = run(t, "dev", "--listen", listen, "--admin", admin, "--data", data)
+	var body string
+	for range 100 {
+		if _, body = status("http://" + admin + "/readyz"); strings.Contains(body, "listeners: no listener for 127.0.0.1:") {
+			break
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	if !strings.Contains(body, "listeners: no listener for 127.0.0.1:") {
+		t.Errorf("readyz says %q", body)
+	}
+	other.Close()
+	await(t, c, "http://"+admin+"/readyz", 200)
+	if exit := c.end(t); exit != 0 {
+		t.Errorf("exit code %d:\n%s", exit, c.err.String())
 	}
 }
 

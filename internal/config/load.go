@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"sort"
 	"strings"
@@ -66,7 +65,9 @@ func decode(k *koanf.Koanf, c *Config) error {
 		},
 	})
 	if err != nil {
-		return fmt.Errorf("settings: %w", errors.New(strings.Join(strings.Fields(err.Error()), " ")))
+		// The library lists one failure a line.
+		text := strings.Join(strings.Fields(strings.ReplaceAll(err.Error(), "decoding failed due to the following error(s):", "")), " ")
+		return fmt.Errorf("settings: %s; times are written like 200ms, 30s or 960h (there is no unit for days), sizes as a number of bytes, lists as text in quotes", text)
 	}
 	return nil
 }

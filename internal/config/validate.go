@@ -13,14 +13,14 @@ import (
 
 // Validate reports the first setting that cannot work, with its key and what is allowed.
 func (c *Config) Validate() error {
-	if err := hostPort("listen", c.Listen); err != nil {
+	if err := hostPort("listen", c.Listen, "127.0.0.1:9876"); err != nil {
 		return err
 	}
-	if err := hostPort("admin", c.Admin); err != nil {
+	if err := hostPort("admin", c.Admin, "127.0.0.1:9880"); err != nil {
 		return err
 	}
 	for _, a := range c.NameServers() {
-		if err := hostPort("upstream", a); err != nil {
+		if err := hostPort("upstream", a, "10.0.0.1:9876"); err != nil {
 			return err
 		}
 	}
@@ -114,13 +114,13 @@ func (c *Config) PortMap() (map[int]int, error) {
 	return m, nil
 }
 
-func hostPort(key, v string) error {
+func hostPort(key, v, example string) error {
 	_, port, err := net.SplitHostPort(v)
 	if err == nil {
 		_, err = strconv.ParseUint(port, 10, 16)
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %q is not HOST:PORT, for example 127.0.0.1:9876", key, v)
+		return fmt.Errorf("%s: %q is not HOST:PORT, for example %s", key, v, example)
 	}
 	return nil
 }

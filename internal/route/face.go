@@ -114,6 +114,10 @@ func NewFace(o FaceOptions) *Face {
 	return f
 }
 
+// Unopened returns the real addresses of brokers whose listener cannot be opened; clients are not told of
+// their routes meanwhile. Any goroutine.
+func (f *Face) Unopened() []string { return f.listeners.unopened() }
+
 // Owns reports whether code is a request to a name server. These codes do not overlap with those of
 // brokers (RocketMQ up to 5.5.0), so they can be answered on any port.
 func (f *Face) Owns(code int32) bool { return kindOf(code) != kindForeign }

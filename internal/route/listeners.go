@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -77,6 +79,13 @@ func (l *listeners) listen(addr string, port int) error {
 			port, port-vipDistance, err)
 	}
 	return nil
+}
+
+// unopened returns the brokers of the book that have no listener, sorted.
+func (l *listeners) unopened() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Sorted(maps.Keys(l.failed))
 }
 
 // openAll opens what the book holds and reports whether all of it is open.
