@@ -30,6 +30,8 @@ var requests = []struct {
 func TestNoUpstreamAddressReachesAClient(t *testing.T) {
 	t.Parallel()
 	eachVersion(t, func(t *testing.T, version string) {
+		suite.whole[version].RLock()
+		defer suite.whole[version].RUnlock()
 		ctx := t.Context()
 		p := must(suite.shared[version]())(t)
 		c := must(suite.clusters[version]())(t)

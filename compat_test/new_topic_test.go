@@ -12,6 +12,8 @@ import (
 func TestADelayedSendCreatesItsTopicAtOnce(t *testing.T) {
 	t.Parallel()
 	eachPair(t, func(t *testing.T, p pair) {
+		suite.whole[p.version].RLock()
+		defer suite.whole[p.version].RUnlock()
 		f := fixtureOf(t, p)
 		const delay = 6 * time.Second
 		topic := "new-" + p.String()
