@@ -50,36 +50,27 @@ func (s *Store) chore() (did bool, err error) {
 	full := s.oldestFull()
 	s.mu.Unlock()
 	s.emptyTrash()
-	switch {
-	case cut != nil:
+	if cut != nil {
 		return true, s.noteCut(cut)
-	case len(s.spares) == 0:
-		err := s.makeSpare()
-		if err == nil || errors.Is(err, ErrClosed) {
-			return true, err
-		}
-		return s.giveBack(dead, full, err)
-	case dead != nil:
-		return true, s.dropRun(dead)
-	case full != nil:
-		return true, s.seal(full)
 	}
-	return false, nil
-}
-
-// giveBack does what frees space when there is none for the next segment, so that a store which has filled its
-// disk goes on as soon as enough is delivered. why is returned when there is nothing to do.
-func (s *Store) giveBack(dead *run, full *segment, why error) (did bool, err error) {
+	// Without room for the next segment, what follows may give some back: a store that has filled its disk goes on
+	// as soon as enough is delivered.
+	var noSpare error
+	if len(s.spares) == 0 {
+		if noSpare = s.makeSpare(); noSpare == nil || errors.Is(noSpare, ErrClosed) {
+			return true, noSpare
+		}
+	}
 	switch {
 	case dead != nil:
 		return true, s.dropRun(dead)
 	case full != nil:
 		if err := s.seal(full); err != nil {
-			return false, errors.Join(why, err)
+			return true, errors.Join(noSpare, err)
 		}
 		return true, nil
 	}
-	return false, why
+	return false, noSpare
 }
 
 func (s *Store) deadRun() *run {

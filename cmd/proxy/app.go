@@ -35,7 +35,6 @@ const (
 	drainTimeout = 5 * time.Second
 
 	bookFile    = "addresses.json"
-	vipDistance = 2 // old Java clients dial the port this far below a broker's
 	storeFolder = "store"
 )
 
@@ -138,7 +137,7 @@ func (a *app) openGate(cfg config.Config, book *route.Book, names *upstream.Name
 	if err != nil {
 		return err
 	}
-	book.Avoid(func(port int) bool { return canListen(host, port) && canListen(host, port-vipDistance) })
+	book.Avoid(func(port int) bool { return canListen(host, port) })
 	opener := &lateOpener{}
 	a.face = route.NewFace(route.FaceOptions{
 		NameServers: names, View: a.view, Book: book, Opener: opener, Host: host,

@@ -72,8 +72,8 @@ func OpenBookFS(fs vfs.FS, path string, first, last int) (*Book, error) {
 	return b, nil
 }
 
-// Avoid makes the book pass over ports that usable denies when it assigns one, such as those another
-// program listens on. Ports once assigned stay. Call it before the book is used.
+// Avoid makes the book pass over ports that usable denies, or whose VIP port it denies, when it assigns one:
+// those another program listens on. Ports once assigned stay. Call it before the book is used.
 func (b *Book) Avoid(usable func(port int) bool) { b.usable = usable }
 
 // Port returns the listener port of a real broker address. An address that is not in the book gets the
@@ -177,7 +177,7 @@ func (b *Book) freePort(entries []entry) (int, bool) {
 		taken[e.Port], taken[e.Port-vipDistance], taken[e.Port+vipDistance] = true, true, true
 	}
 	for p := b.first; p <= b.last; p += portStep {
-		if !taken[p] && b.usable(p) {
+		if !taken[p] && b.usable(p) && b.usable(p-vipDistance) {
 			return p, true
 		}
 	}
