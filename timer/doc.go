@@ -68,23 +68,25 @@
 //
 //	 0  4  checksum of bytes 4 to its end
 //	 4  4  length, without padding
-//	 8  1  kind: 1 group, 2 put, 3 settle; reserved: 4 cancel, 5 move to another flow
+//	 8  1  kind: 1 group, 2 put, 3 settle, 4 cancel
 //	 9  1  zero
 //	10  2  put: lane
 //	12  2  put: length of the broker name
 //	14  2  put: length of the topic name
 //	16  8  LSN; group: that of the first record in it
 //	24  8  put: due, Unix ms; group: the LSN up to which everything was synced when it was written
-//	32  4  length of the body; group: bytes of records that follow in it
-//	36  2  put: length of the key
+//	32  2  put: length of the business keys; group: 4 bytes, the bytes of records that follow in it
+//	34  2  put: zero
+//	36  2  put: length of the unique key
 //	38  2  low half of the checksum of bytes 4 to 37
-//	40     broker, topic, key, body; settle: body only, 16 bytes (LSN, due) for each settled entry
+//	40     put: broker, topic, unique key, business keys (separated by blanks), body;
+//	       settle, cancel: 16 bytes (LSN, due) for each entry
 //
 // What is written together is a group: a group record, then its records. Bytes 38 and 39 make the length of a record with a damaged
 // body trustworthy, so that a scan goes on right behind it.
 //
-// A run: head, put records as above with the seed of the run in (due, LSN) order, zeros up to a multiple of 4096, index pages, flow
-// table, footer. An index page is 4096 bytes: checksum of the rest (4), page number (4), number of entries (4), zero (20), up to
+// A run: head, put records as above with the seed of the run in (due, LSN) order, zeros up to a multiple of 4096, index pages, key
+// table, flow table, footer. An index page is 4096 bytes: checksum of the rest (4), page number (4), number of entries (4), zero (20), up to
 // 127 entries, zeros. An index entry:
 //
 //	 0  8  due
@@ -94,13 +96,17 @@
 //	24  6  offset of the record
 //	30  2  lane
 //
+// The key table is made of pages like those of the index, but bit 31 of the page number is set, and there are up to 338 lines of 12 bytes:
+// xxHash64 of the topic, a zero byte and a key (8), number of the entry in the index (4); one for the unique key of an entry and one for each business key, sorted by hash, then
+// number. A hit counts only if the record has that key.
+//
 // The flow table: number of flows (4), then for each: length of broker (2), of topic (2), number of hours (4), zero (4), broker,
 // topic, and for each hour of due times, ascending: Unix hour (8), number of entries (4). The footer, the last 144 bytes:
 //
 //	 0  8  magic "DGRUNEND"
 //	 8  4  checksum of bytes 12 to 143, seed 0
 //	12  4  format version
-//	16  8  file id               80  8  offset of the key table, 0: none (reserved)
+//	16  8  file id               80  8  offset of the key table
 //	24  8  epoch                 88  8  length of the key table
 //	32  8  number of entries     96  8  lowest LSN of its segments
 //	40  8  offset of the index  104  8  highest
@@ -114,13 +120,14 @@
 //
 //	1  next file id
 //	2  floor: an LSN; no number up to it is given out again
-//	3  segment added: id; epoch (8)
+//	3  segment added: id; epoch (8), size (8)
 //	4  segment dropped: id
 //	5  segment cut: id; where its records end (8)
-//	6  run added: id; number of entries (8)
+//	6  run added: id; epoch (8), number of entries (8)
 //	7  run dropped: id
 //	8  entries done in a run: id; count (4); then word number (4) and 64-bit word of the done bitmap, by ordinal, to be or-ed in
-//	9  reserved: flow name
+//	9  the same for those of them that were cancelled
+//	10 identity of the store: a random number
 //
 // It is rewritten as one edit (MANIFEST.tmp, fsync, rename, fsync of the folder) when it grows and on every Open. A sealed segment is dropped by the
 // edit that adds its run and carries all bitmap changes over: then no settle record in it is needed any more.

@@ -120,7 +120,7 @@ func (s *Store) makeSpare() error {
 	if err != nil {
 		return err
 	}
-	if err := s.commit([]manifestOp{{op: opAddSeg, id: seg.id, n: seg.epoch}}); err != nil {
+	if err := s.commit([]manifestOp{addSeg(seg)}); err != nil {
 		return err
 	}
 	s.spares <- seg
@@ -217,19 +217,17 @@ func (s *Store) commit(ops []manifestOp) error {
 	s.mu.Lock()
 	var all []manifestOp
 	for _, r := range s.runs {
-		if len(r.dirty) > 0 {
-			all = append(all, manifestOp{op: opBits, id: r.id, bits: r.takeDirty()})
-		}
+		all = append(all, r.takeDirty()...)
 	}
 	s.mu.Unlock()
 	all = append(append(all, ops...), manifestOp{op: opNextFile, id: s.man.state.nextFile})
-	err := s.man.commit(all, s.doneWords)
+	err := s.man.commit(all, s.bitsOf)
 	for err != nil {
 		s.trouble(err)
 		if !s.pause() {
 			return ErrClosed
 		}
-		err = s.man.rewrite(s.doneWords)
+		err = s.man.rewrite(s.bitsOf)
 	}
 	s.calm()
 	s.mu.Lock()
@@ -238,13 +236,13 @@ func (s *Store) commit(ops []manifestOp) error {
 	return nil
 }
 
-// doneWords returns the done bitmap of a run, nothing for one that is not installed yet.
-func (s *Store) doneWords(id uint64) []word {
+// bitsOf returns the bitmaps of a run, nothing for one that is not installed yet.
+func (s *Store) bitsOf(id uint64) []manifestOp {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, r := range s.runs {
 		if r.id == id {
-			return r.words()
+			return r.bits()
 		}
 	}
 	return nil

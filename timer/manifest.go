@@ -17,16 +17,32 @@ const (
 
 // The operations of an edit. Part of the format: never renumber.
 const (
-	opNextFile = 1 // id
-	opFloor    = 2 // LSN
-	opAddSeg   = 3 // id, epoch
-	opDropSeg  = 4 // id
-	opCutSeg   = 5 // id, offset
-	opAddRun   = 6 // id, entries
-	opDropRun  = 7 // id
-	opBits     = 8 // run id, count, then count times: word number, word
-	// 9 (flow name) is reserved.
+	opNextFile  = 1  // id
+	opFloor     = 2  // LSN
+	opAddSeg    = 3  // id, epoch, size
+	opDropSeg   = 4  // id
+	opCutSeg    = 5  // id, offset
+	opAddRun    = 6  // id, epoch, entries
+	opDropRun   = 7  // id
+	opDone      = 8  // run id, count, then count times: word number, word
+	opCancelled = 9  // the same, of those that were cancelled
+	opIdentity  = 10 // a random number
 )
+
+// numbers says how many numbers follow the first in an operation, -1 if it carries words, and false if there is no such operation.
+func numbers(op byte) (n int, ok bool) {
+	switch op {
+	case opNextFile, opFloor, opDropSeg, opDropRun, opIdentity:
+		return 0, true
+	case opCutSeg:
+		return 1, true
+	case opAddSeg, opAddRun:
+		return 2, true
+	case opDone, opCancelled:
+		return -1, true
+	}
+	return 0, false
+}
 
 // word is 64 bits of a run's done bitmap.
 type word struct {
@@ -38,13 +54,41 @@ type word struct {
 type manifestOp struct {
 	op   byte
 	id   uint64
-	n    uint64
+	n, m uint64
 	bits []word
+}
+
+func addSeg(g *segment) manifestOp {
+	return manifestOp{op: opAddSeg, id: g.id, n: g.epoch, m: uint64(g.size)}
+}
+
+func addRun(r *run) manifestOp {
+	return manifestOp{op: opAddRun, id: r.id, n: r.epoch, m: uint64(r.entries)}
 }
 
 type segMeta struct {
 	epoch uint64
+	size  int64
 	cut   int64 // where its records end, 0: unknown
+}
+
+type runMeta struct {
+	epoch   uint64
+	entries int
+}
+
+// runBits are bitmaps of runs: words by number, by run id.
+type runBits map[uint64]map[uint32]uint64
+
+func (b runBits) merge(o manifestOp) {
+	words := b[o.id]
+	if words == nil {
+		words = map[uint32]uint64{}
+		b[o.id] = words
+	}
+	for _, w := range o.bits {
+		words[w.at] |= w.bits
+	}
 }
 
 // manifestState is what MANIFEST says.
@@ -52,16 +96,19 @@ type manifestState struct {
 	nextFile uint64 // no file had this id or a higher one
 	floor    LSN    // no number up to this is given out again; runs up to it that are not named are superseded
 	segs     map[uint64]segMeta
-	runs     map[uint64]uint64            // entries by id
-	bits     map[uint64]map[uint32]uint64 // filled by readManifest only
+	runs     map[uint64]runMeta
+	identity uint64 // of the store; 0: none yet
+
+	done, cancelled runBits // filled by readManifest only
 }
 
 func newManifestState() *manifestState {
 	return &manifestState{
-		nextFile: 1,
-		segs:     map[uint64]segMeta{},
-		runs:     map[uint64]uint64{},
-		bits:     map[uint64]map[uint32]uint64{},
+		nextFile:  1,
+		segs:      map[uint64]segMeta{},
+		runs:      map[uint64]runMeta{},
+		done:      runBits{},
+		cancelled: runBits{},
 	}
 }
 
@@ -74,7 +121,7 @@ func (m *manifestState) apply(ops []manifestOp, keepBits bool) {
 		case opFloor:
 			m.floor = max(m.floor, LSN(o.id))
 		case opAddSeg:
-			m.segs[o.id] = segMeta{epoch: o.n}
+			m.segs[o.id] = segMeta{epoch: o.n, size: int64(o.m)}
 		case opDropSeg:
 			delete(m.segs, o.id)
 		case opCutSeg:
@@ -83,44 +130,42 @@ func (m *manifestState) apply(ops []manifestOp, keepBits bool) {
 				m.segs[o.id] = g
 			}
 		case opAddRun:
-			m.runs[o.id] = o.n
+			m.runs[o.id] = runMeta{epoch: o.n, entries: int(o.m)}
 		case opDropRun:
 			delete(m.runs, o.id)
-			delete(m.bits, o.id)
-		case opBits:
+			delete(m.done, o.id)
+			delete(m.cancelled, o.id)
+		case opIdentity:
+			m.identity = o.id
+		case opDone:
 			if keepBits {
-				m.mergeBits(o)
+				m.done.merge(o)
+			}
+		case opCancelled:
+			if keepBits {
+				m.cancelled.merge(o)
 			}
 		}
 	}
 }
 
-func (m *manifestState) mergeBits(o manifestOp) {
-	words := m.bits[o.id]
-	if words == nil {
-		words = map[uint32]uint64{}
-		m.bits[o.id] = words
-	}
-	for _, w := range o.bits {
-		words[w.at] |= w.bits
-	}
-}
+// bitsOf gives the operations for the bitmaps of a run.
+type bitsOf func(id uint64) []manifestOp
 
-// snapshot returns the operations that rebuild the state; bits gives the done words of a run.
-func (m *manifestState) snapshot(bits func(id uint64) []word) []manifestOp {
-	ops := []manifestOp{{op: opNextFile, id: m.nextFile}, {op: opFloor, id: uint64(m.floor)}}
+// snapshot returns the operations that rebuild the state.
+func (m *manifestState) snapshot(bits bitsOf) []manifestOp {
+	ops := []manifestOp{{op: opIdentity, id: m.identity}, {op: opNextFile, id: m.nextFile}, {op: opFloor, id: uint64(m.floor)}}
 	for _, id := range sortedKeys(m.segs) {
 		g := m.segs[id]
-		ops = append(ops, manifestOp{op: opAddSeg, id: id, n: g.epoch})
+		ops = append(ops, manifestOp{op: opAddSeg, id: id, n: g.epoch, m: uint64(g.size)})
 		if g.cut > 0 {
 			ops = append(ops, manifestOp{op: opCutSeg, id: id, n: uint64(g.cut)})
 		}
 	}
 	for _, id := range sortedKeys(m.runs) {
-		ops = append(ops, manifestOp{op: opAddRun, id: id, n: m.runs[id]})
-		if w := bits(id); len(w) > 0 {
-			ops = append(ops, manifestOp{op: opBits, id: id, bits: w})
-		}
+		r := m.runs[id]
+		ops = append(ops, manifestOp{op: opAddRun, id: id, n: r.epoch, m: uint64(r.entries)})
+		ops = append(ops, bits(id)...)
 	}
 	return ops
 }
@@ -141,15 +186,17 @@ func appendEdit(b []byte, seed uint32, seq uint64, ops []manifestOp) []byte {
 	for _, o := range ops {
 		b = append(b, o.op)
 		b = le.AppendUint64(b, o.id)
-		switch o.op {
-		case opAddSeg, opCutSeg, opAddRun:
-			b = le.AppendUint64(b, o.n)
-		case opBits:
-			b = le.AppendUint32(b, uint32(len(o.bits)))
-			for _, w := range o.bits {
-				b = le.AppendUint32(b, w.at)
-				b = le.AppendUint64(b, w.bits)
-			}
+		n, _ := numbers(o.op)
+		for _, v := range []uint64{o.n, o.m}[:max(n, 0)] {
+			b = le.AppendUint64(b, v)
+		}
+		if n >= 0 {
+			continue
+		}
+		b = le.AppendUint32(b, uint32(len(o.bits)))
+		for _, w := range o.bits {
+			b = le.AppendUint32(b, w.at)
+			b = le.AppendUint64(b, w.bits)
 		}
 	}
 	le.PutUint32(b[at+4:], uint32(len(b)-at-manFrameHead))
@@ -165,17 +212,15 @@ func parseOps(b []byte) ([]manifestOp, error) {
 	var ops []manifestOp
 	for len(b) > 0 {
 		o := manifestOp{op: b[0]}
-		if o.op < opNextFile || o.op > opBits || len(b) < 9 {
+		n, ok := numbers(o.op)
+		if !ok || len(b) < 9+8*max(n, 0) {
 			return nil, errBadEdit
 		}
 		o.id, b = le.Uint64(b[1:]), b[9:]
-		switch o.op {
-		case opAddSeg, opCutSeg, opAddRun:
-			if len(b) < 8 {
-				return nil, errBadEdit
-			}
-			o.n, b = le.Uint64(b), b[8:]
-		case opBits:
+		for _, v := range []*uint64{&o.n, &o.m}[:max(n, 0)] {
+			*v, b = le.Uint64(b), b[8:]
+		}
+		if n < 0 {
 			if len(b) < 4 || uint64(len(b)-4) < uint64(le.Uint32(b))*12 {
 				return nil, errBadEdit
 			}
@@ -274,7 +319,7 @@ type manifest struct {
 
 // commit makes ops part of the state and tries to make that durable. After an error nothing is known about what is on
 // the disk: call retry until it succeeds before anything is done that relies on the old or the new state.
-func (m *manifest) commit(ops []manifestOp, bits func(id uint64) []word) error {
+func (m *manifest) commit(ops []manifestOp, bits bitsOf) error {
 	m.state.apply(ops, false)
 	if m.f == nil || m.size > m.limit && m.size > 3*m.base {
 		return m.rewrite(bits)
@@ -305,7 +350,7 @@ func (m *manifest) close() {
 }
 
 // rewrite replaces MANIFEST by one with only the present state.
-func (m *manifest) rewrite(bits func(id uint64) []word) error {
+func (m *manifest) rewrite(bits bitsOf) error {
 	m.close()
 	epoch := newEpoch()
 	seed := seedOf(0, epoch)

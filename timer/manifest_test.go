@@ -9,7 +9,7 @@ import (
 	"github.com/delaygate/delaygate/timer/vfs"
 )
 
-func noBits(uint64) []word { return nil }
+func noBits(uint64) []manifestOp { return nil }
 
 func testManifest(fs vfs.FS) *manifest {
 	return &manifest{fs: fs, dir: "/data", limit: 1 << 20, state: newManifestState()}
@@ -19,34 +19,36 @@ func TestManifestIsDurableAfterEachCommit(t *testing.T) {
 	mem := vfs.NewMem()
 	m := testManifest(mem)
 	m.limit = 300 // so that some commits rewrite
-	bits := map[uint64][]word{}
+	bits := map[uint64][]manifestOp{}
 	for id := uint64(1); id < 40; id++ {
-		ops := []manifestOp{{op: opAddSeg, id: id, n: id * 7}, {op: opNextFile, id: id + 1}, {op: opFloor, id: id * 100}}
+		ops := []manifestOp{{op: opAddSeg, id: id, n: id * 7, m: id * 9}, {op: opNextFile, id: id + 1}, {op: opFloor, id: id * 100}}
 		if id > 3 {
 			ops = append(ops, manifestOp{op: opDropSeg, id: id - 3}, manifestOp{op: opCutSeg, id: id - 1, n: 4096 + id})
-			ops = append(ops, manifestOp{op: opAddRun, id: 1000 + id, n: 64}, manifestOp{op: opBits, id: 1000 + id, bits: []word{{0, id}}})
-			bits[1000+id] = []word{{0, id}}
+			bits[1000+id] = []manifestOp{
+				{op: opDone, id: 1000 + id, bits: []word{{0, id}}}, {op: opCancelled, id: 1000 + id, bits: []word{{1, id}}},
+			}
+			ops = append(append(ops, manifestOp{op: opAddRun, id: 1000 + id, n: id, m: 64}), bits[1000+id]...)
 		}
 		if id > 20 {
 			ops = append(ops, manifestOp{op: opDropRun, id: 1000 + id - 10})
 		}
-		if err := m.commit(ops, func(id uint64) []word { return bits[id] }); err != nil {
+		if err := m.commit(ops, func(id uint64) []manifestOp { return bits[id] }); err != nil {
 			t.Fatal(err)
 		}
 		got, err := readManifest(mem.AfterPowerLoss(nil, 0), "/data/"+manifestName)
 		if err != nil {
 			t.Fatalf("after commit %d: %v", id, err)
 		}
-		for run := range got.bits {
-			if _, ok := got.runs[run]; !ok || got.bits[run][0] != run-1000 {
-				t.Fatalf("bits of run %d: %v", run, got.bits[run])
+		for run := range got.done {
+			if _, ok := got.runs[run]; !ok || got.done[run][0] != run-1000 || got.cancelled[run][1] != run-1000 {
+				t.Fatalf("bits of run %d: %v", run, got.done[run])
 			}
 		}
-		if len(got.bits) != len(got.runs) {
-			t.Fatalf("%d runs, bits of %d", len(got.runs), len(got.bits))
+		if len(got.done) != len(got.runs) {
+			t.Fatalf("%d runs, bits of %d", len(got.runs), len(got.done))
 		}
-		got.bits = map[uint64]map[uint32]uint64{}
-		if diff := cmp.Diff(m.state, got, cmp.AllowUnexported(manifestState{}, segMeta{})); diff != "" {
+		got.done, got.cancelled = runBits{}, runBits{}
+		if diff := cmp.Diff(m.state, got, cmp.AllowUnexported(manifestState{}, segMeta{}, runMeta{})); diff != "" {
 			t.Fatal(diff)
 		}
 	}
@@ -109,7 +111,7 @@ func TestManifestDamageIsTornTailOrCorrupt(t *testing.T) {
 }
 
 func FuzzParseOps(f *testing.F) {
-	f.Add(appendEdit(nil, 1, 1, []manifestOp{{op: opAddSeg, id: 1, n: 2}, {op: opBits, id: 3, bits: []word{{1, 2}}}})[manFrameHead:])
+	f.Add(appendEdit(nil, 1, 1, []manifestOp{{op: opAddSeg, id: 1, n: 2}, {op: opDone, id: 3, bits: []word{{1, 2}}}})[manFrameHead:])
 	f.Fuzz(func(t *testing.T, b []byte) {
 		ops, err := parseOps(b)
 		if err != nil {

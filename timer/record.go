@@ -11,7 +11,7 @@ const (
 	kindGroup  = 1 // opens a group of records that were written together
 	kindPut    = 2
 	kindSettle = 3
-	// 4 (cancel) and 5 (move to another flow) are reserved.
+	kindCancel = 4
 )
 
 // headBytes is the size of the fixed part of every record.
@@ -45,6 +45,7 @@ type record struct {
 	lsn                LSN
 	due                int64 // group: the LSN up to which everything was synced when it was written
 	broker, topic, key []byte
+	keys               []byte // put: business keys, separated by blanks
 	body               []byte // put: the body; settle: 16 bytes each
 	length             int    // without padding
 }
@@ -54,10 +55,10 @@ func padded(n int) int { return (n + 7) &^ 7 }
 // putLength is the length of the put record for e, without padding, or false when a field is too long.
 func putLength(e *Entry) (int, bool) {
 	if len(e.Flow.Broker) > math.MaxUint16 || len(e.Flow.Topic) > math.MaxUint16 || len(e.Key) > math.MaxUint16 ||
-		len(e.Body) > maxSegmentBytes {
+		len(e.Keys) > math.MaxUint16 || len(e.Body) > maxSegmentBytes {
 		return 0, false
 	}
-	return headBytes + len(e.Flow.Broker) + len(e.Flow.Topic) + len(e.Key) + len(e.Body), true
+	return headBytes + len(e.Flow.Broker) + len(e.Flow.Topic) + len(e.Key) + len(e.Keys) + len(e.Body), true
 }
 
 // appendHead appends the fixed part with both checks left zero.
@@ -81,21 +82,20 @@ func appendPut(b []byte, e *Entry, length int, lsn LSN) []byte {
 	b = appendHead(b, kindPut, length, e.Lane, lsn, e.Due)
 	le.PutUint16(b[at+12:], uint16(len(e.Flow.Broker)))
 	le.PutUint16(b[at+14:], uint16(len(e.Flow.Topic)))
-	le.PutUint32(b[at+32:], uint32(len(e.Body)))
+	le.PutUint16(b[at+32:], uint16(len(e.Keys)))
 	le.PutUint16(b[at+36:], uint16(len(e.Key)))
 	b = append(b, e.Flow.Broker...)
 	b = append(b, e.Flow.Topic...)
 	b = append(b, e.Key...)
+	b = append(b, e.Keys...)
 	b = append(b, e.Body...)
 	return appendPadding(b, length)
 }
 
 // appendSettles appends one settle record for at most settlesPerRecord keys; signRecord must follow.
 func appendSettles(b []byte, keys []key, lsn LSN) []byte {
-	at := len(b)
 	n := len(keys) * settleBytes
 	b = appendHead(b, kindSettle, headBytes+n, 0, lsn, 0)
-	le.PutUint32(b[at+32:], uint32(n))
 	for _, k := range keys {
 		b = le.AppendUint64(b, uint64(k.lsn))
 		b = le.AppendUint64(b, uint64(k.due))
@@ -146,19 +146,25 @@ func parseRecord(b []byte, seed uint32) (record, bool) {
 		due:    int64(le.Uint64(b[24:])),
 		length: length,
 	}
-	broker, topic := int(le.Uint16(b[12:])), int(le.Uint16(b[14:]))
-	body, key := int(le.Uint32(b[32:])), int(le.Uint16(b[36:]))
 	if r.kind == kindGroup {
 		return r, true
 	}
-	if headBytes+broker+topic+key+body != length {
-		return record{}, false
+	return r, r.split(b[:length])
+}
+
+// split sets the names, keys and body from the whole record b. False: they do not fit in.
+func (r *record) split(b []byte) bool {
+	broker, topic := int(le.Uint16(b[12:])), int(le.Uint16(b[14:]))
+	keys, key := int(le.Uint16(b[32:])), int(le.Uint16(b[36:]))
+	rest := b[headBytes:]
+	if broker+topic+key+keys > len(rest) {
+		return false
 	}
-	rest := b[headBytes:length]
 	r.broker, rest = rest[:broker], rest[broker:]
 	r.topic, rest = rest[:topic], rest[topic:]
-	r.key, r.body = rest[:key], rest[key:]
-	return r, true
+	r.key, rest = rest[:key], rest[key:]
+	r.keys, r.body = rest[:keys], rest[keys:]
+	return true
 }
 
 // settled returns the keys in a settle record.

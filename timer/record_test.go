@@ -18,7 +18,7 @@ func putRecord(e *Entry, lsn LSN, seed uint32) []byte {
 
 // The bytes of the format, one field per line.
 func TestGoldenRecords(t *testing.T) {
-	put := putRecord(&Entry{Flow: Flow{"b-a", "Topic"}, Lane: 0x0102, Due: 0x1122334455667788, Key: "KEY", Body: []byte("body")}, 0x0a0b0c0d, 0x5eed)
+	put := putRecord(&Entry{Flow: Flow{"b-a", "Topic"}, Lane: 0x0102, Due: 0x1122334455667788, Key: "KEY", Keys: "a b", Body: []byte("body")}, 0x0a0b0c0d, 0x5eed)
 	group := make([]byte, headBytes)
 	putGroupHead(group, 0x64, 0x63, 0x48)
 	signRecord(group, 0x5eed)
@@ -30,7 +30,7 @@ func TestGoldenRecords(t *testing.T) {
 	}{
 		"put": {put, `
 			%CRC%    checksum
-			37000000 length 55
+			3a000000 length 58
 			02       put
 			00
 			0201     lane
@@ -38,14 +38,16 @@ func TestGoldenRecords(t *testing.T) {
 			0500     topic length
 			0d0c0b0a00000000 LSN
 			8877665544332211 due
-			04000000 body length
+			0300     business keys length
+			0000
 			0300     key length
 			%HC%     head check
 			622d61   b-a
 			546f706963 Topic
 			4b4559   KEY
+			612062   business keys
 			626f6479 body
-			00       padding`},
+			000000000000 padding`},
 		"group": {group, `
 			%CRC%    checksum
 			28000000 length 40
@@ -65,8 +67,7 @@ func TestGoldenRecords(t *testing.T) {
 			0000 0000 0000
 			0700000000000000 LSN
 			0000000000000000
-			10000000 body length 16
-			0000
+			00000000 0000
 			%HC%     head check
 			0600000000000000 LSN
 			0500000000000000 due`},
@@ -166,7 +167,25 @@ func TestRunBitmap(t *testing.T) {
 			t.Errorf("doneIn(%d, %d) = %d, want %d", c.from, c.to, got, c.want)
 		}
 	}
-	if r.pending != 195 || len(r.takeDirty()) != 4 || len(r.takeDirty()) != 0 || len(r.words()) != 4 {
-		t.Fatalf("pending %d, words %v", r.pending, r.words())
+	if !r.setCancelled(66) || r.setCancelled(66) || r.setCancelled(64) || !r.isCancelled(66) || r.isCancelled(64) {
+		t.Fatal("cancelled is what was pending and was cancelled")
+	}
+	want := []manifestOp{
+		{op: opDone, bits: []word{{0, 1 | 1<<63}, {1, 1 | 1<<2}, {2, 1 << 2}, {3, 1 << 7}}},
+		{op: opCancelled, bits: []word{{1, 1 << 2}}},
+	}
+	for _, got := range [][]manifestOp{r.takeDirty(), r.bits()} {
+		if diff := cmp.Diff(want, got, cmp.AllowUnexported(manifestOp{}, word{})); diff != "" {
+			t.Fatal(diff)
+		}
+	}
+	if r.pending != 194 || len(r.takeDirty()) != 0 {
+		t.Fatalf("pending %d, or dirty twice", r.pending)
+	}
+	again := &run{runFooter: runFooter{entries: 200}}
+	again.prepare()
+	again.load(map[uint32]uint64{0: 1, 3: 1<<9 | 1<<7}, map[uint32]uint64{3: 1 << 7})
+	if again.pending != 198 || !again.isDone(199) || !again.isCancelled(199) || again.isCancelled(0) {
+		t.Fatalf("pending %d", again.pending)
 	}
 }

@@ -82,7 +82,7 @@ func (rc *recovery) rebuild() (*manifestState, error) {
 	s, state := rc.s, newManifestState()
 	for name := range rc.have {
 		if id, ok := parseName(name, runPrefix); ok {
-			state.runs[id] = 0
+			state.runs[id] = runMeta{}
 		}
 		id, ok := parseName(name, segPrefix)
 		if !ok {
@@ -173,7 +173,7 @@ func (rc *recovery) unnamedRuns() error {
 			return err
 		case err == nil && rc.replaces(r):
 			s.o.Log.Warn("timer: adopting a run that MANIFEST does not name: its segment is gone", "path", r.path)
-			rc.state.runs[id] = uint64(r.entries)
+			rc.state.runs[id] = runMeta{r.epoch, r.entries}
 			rc.adopt(r)
 			continue
 		case err == nil:
@@ -198,10 +198,10 @@ func (rc *recovery) adopt(r *run) {
 	for i := range r.flows {
 		r.names = append(r.names, rc.s.wheel.flow(r.flows[i].name))
 	}
-	r.load(rc.state.bits[r.id])
+	r.load(rc.state.done[r.id], rc.state.cancelled[r.id])
 	rc.s.runs = append(rc.s.runs, r)
 	rc.highest = max(rc.highest, r.maxLSN)
-	rc.state.runs[r.id] = uint64(r.entries)
+	rc.state.runs[r.id] = runMeta{r.epoch, r.entries}
 	rc.s.countRun(r)
 }
 
@@ -275,7 +275,11 @@ func (rc *recovery) finish() (*segment, error) {
 	s := rc.s
 	s.log.next = max(rc.highest, rc.state.floor) + lsnSkip
 	rc.state.floor = s.log.next - 1
-	if err := s.man.rewrite(s.doneWords); err != nil {
+	if rc.state.identity == 0 {
+		rc.state.identity = newEpoch()
+	}
+	s.identity = rc.state.identity
+	if err := s.man.rewrite(s.bitsOf); err != nil {
 		return nil, err
 	}
 	for _, name := range rc.junk {
@@ -287,8 +291,8 @@ func (rc *recovery) finish() (*segment, error) {
 	if err != nil {
 		return nil, err
 	}
-	ops := []manifestOp{{op: opNextFile, id: rc.state.nextFile}, {op: opAddSeg, id: first.id, n: first.epoch}}
-	if err := s.man.commit(ops, s.doneWords); err != nil {
+	ops := []manifestOp{{op: opNextFile, id: rc.state.nextFile}, addSeg(first)}
+	if err := s.man.commit(ops, s.bitsOf); err != nil {
 		first.f.Close()
 		return nil, err
 	}

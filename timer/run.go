@@ -2,7 +2,9 @@ package timer
 
 import (
 	"fmt"
+	"maps"
 	"math/bits"
+	"slices"
 	"sort"
 
 	"github.com/delaygate/delaygate/timer/vfs"
@@ -50,7 +52,7 @@ func getIndexEntry(b []byte) indexEntry {
 	}
 }
 
-// run is a sealed run: what its footer says, and its done bitmap. done, dirty, pending and badPages are guarded by Store.mu, the
+// run is a sealed run: what its footer says, and its bitmaps. done, cancelled, dirty, pending and badPages are guarded by Store.mu, the
 // rest never changes.
 type run struct {
 	dataFile
@@ -58,10 +60,11 @@ type run struct {
 	flows []runFlow
 	names []*flow // by number in the flow table
 
-	done     []uint64
-	dirty    map[uint32]struct{} // words of done that MANIFEST does not have
-	pending  int
-	badPages map[int]bool // damaged index pages that were reported
+	done      []uint64
+	cancelled []uint64            // those of done that were cancelled; nil: none
+	dirty     map[uint32]struct{} // words of both that MANIFEST does not have
+	pending   int
+	badPages  map[int]bool // damaged index pages that were reported
 }
 
 // runFooter is the end of a run file.
@@ -75,7 +78,7 @@ type runFooter struct {
 	minLSN, maxLSN     LSN    // of the segments it came from
 	firstSeg, lastSeg  uint64 // their ids
 	minDue, maxDue     int64
-	keysOff, keysBytes int64 // the key table; none yet: 0
+	keysOff, keysBytes int64 // key table; 0: none
 }
 
 // runFlow is an entry of the flow table.
@@ -223,7 +226,7 @@ func (r *run) prepare() {
 
 func (r *runFooter) plausible(size int64) bool {
 	return r.entries > 0 && r.entries <= maxRunEntries && r.pages == (r.entries+pageEntries-1)/pageEntries && r.flowLen >= 4 && r.flowLen <= maxFlowBytes &&
-		r.indexOff >= segHeadBytes && r.flowOff == r.indexOff+int64(r.pages)*pageBytes && r.flowOff+r.flowLen+footBytes <= size
+		r.indexOff >= segHeadBytes && r.keysOff == r.indexOff+int64(r.pages)*pageBytes && r.keysBytes >= 0 && r.keysBytes%pageBytes == 0 && r.flowOff == r.keysOff+r.keysBytes && r.flowOff+r.flowLen+footBytes <= size
 }
 
 func readAt(f vfs.File, off int64, n int) ([]byte, error) {
@@ -309,17 +312,41 @@ func (r *run) setDone(ord int) bool {
 	return true
 }
 
-// load sets the bitmap from MANIFEST.
-func (r *run) load(words map[uint32]uint64) {
-	for at, w := range words {
-		if int(at) < len(r.done) {
-			r.done[at] |= w
-		}
+func (r *run) isCancelled(ord int) bool {
+	return r.cancelled != nil && r.cancelled[ord/64]&(1<<(ord%64)) != 0
+}
+
+// setCancelled marks an entry as done because it was cancelled and says whether it was not done before.
+func (r *run) setCancelled(ord int) bool {
+	if !r.setDone(ord) {
+		return false
 	}
-	if rest := r.entries % 64; rest > 0 {
-		r.done[len(r.done)-1] &= 1<<rest - 1
+	if r.cancelled == nil {
+		r.cancelled = make([]uint64, len(r.done))
+	}
+	r.cancelled[ord/64] |= 1 << (ord % 64)
+	return true
+}
+
+// load sets the bitmaps from MANIFEST.
+func (r *run) load(done, cancelled map[uint32]uint64) {
+	loadWords(r.done, done, r.entries)
+	if len(cancelled) > 0 {
+		r.cancelled = make([]uint64, len(r.done))
+		loadWords(r.cancelled, cancelled, r.entries)
 	}
 	r.pending = r.entries - r.doneIn(0, r.entries)
+}
+
+func loadWords(to []uint64, words map[uint32]uint64, entries int) {
+	for at, w := range words {
+		if int(at) < len(to) {
+			to[at] |= w
+		}
+	}
+	if rest := entries % 64; rest > 0 {
+		to[len(to)-1] &= 1<<rest - 1
+	}
 }
 
 // doneIn counts the done entries in [from, to).
@@ -336,24 +363,37 @@ func (r *run) doneIn(from, to int) int {
 	return n
 }
 
-// words returns the bitmap for a whole MANIFEST.
-func (r *run) words() []word {
-	var out []word
-	for at, w := range r.done {
-		if w != 0 {
-			out = append(out, word{uint32(at), w})
-		}
+// bits returns both bitmaps for a whole MANIFEST.
+func (r *run) bits() []manifestOp {
+	all := make([]uint32, len(r.done))
+	for at := range all {
+		all[at] = uint32(at)
 	}
-	return out
+	return r.bitOps(all)
 }
 
 // takeDirty returns what MANIFEST does not have and takes it for granted from now on.
-func (r *run) takeDirty() []word {
-	out := make([]word, 0, len(r.dirty))
-	for at := range r.dirty {
-		out = append(out, word{at, r.done[at]})
-	}
+func (r *run) takeDirty() []manifestOp {
+	at := slices.Sorted(maps.Keys(r.dirty))
 	clear(r.dirty)
-	sort.Slice(out, func(i, j int) bool { return out[i].at < out[j].at })
-	return out
+	return r.bitOps(at)
+}
+
+// bitOps returns the operations for the words with these numbers.
+func (r *run) bitOps(at []uint32) []manifestOp {
+	var ops []manifestOp
+	add := func(op byte, bitmap []uint64) {
+		var words []word
+		for _, i := range at {
+			if int(i) < len(bitmap) && bitmap[i] != 0 {
+				words = append(words, word{i, bitmap[i]})
+			}
+		}
+		if len(words) > 0 {
+			ops = append(ops, manifestOp{op: op, id: r.id, bits: words})
+		}
+	}
+	add(opDone, r.done)
+	add(opCancelled, r.cancelled)
+	return ops
 }

@@ -2,16 +2,12 @@ package timer
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
-
-	"github.com/delaygate/delaygate/timer/vfs"
 )
 
 const (
-	sealChunk    = 4096    // entries per hold of Store.mu
-	runWriteSize = 1 << 20 // bytes per write
+	sealChunk = 4096 // entries per hold of Store.mu
 )
 
 // seal turns a full segment into a run, or into nothing if all of it is settled, and gives the segment free. It runs beside
@@ -24,7 +20,7 @@ func (s *Store) seal(seg *segment) error {
 	}
 	ops := []manifestOp{{op: opDropSeg, id: seg.id}, {op: opFloor, id: uint64(seg.last)}}
 	if r != nil {
-		ops = append(ops, manifestOp{op: opAddRun, id: r.id, n: uint64(r.entries)})
+		ops = append(ops, addRun(r))
 	}
 	if err := s.commit(ops); err != nil {
 		return err
@@ -65,33 +61,50 @@ func (s *Store) writeRun(seg *segment, pend []sealed) (*run, error) {
 	if len(pend) == 0 {
 		return nil, nil
 	}
-	src, err := readAt(seg.f, 0, int(seg.size))
-	if err != nil {
-		return nil, fmt.Errorf("seal %s: %w", seg.path, err)
+	src := s.sealBuffer(seg.size)
+	if n, err := seg.f.ReadAt(src, 0); n < len(src) {
+		return nil, fmt.Errorf("seal %s: read it: %w", seg.path, err)
 	}
 	kept := s.checkRecords(seg, src, pend)
 	if kept == 0 {
 		return nil, nil
 	}
-	id := s.newFileID()
-	path := s.path(fileName(runPrefix, id))
-	f, err := s.o.FS.Create(path)
+	w, err := s.newRun(runLayout{
+		entries: kept, bodies: bodyBytes(pend), minLSN: seg.first, maxLSN: seg.last, firstSeg: seg.id, lastSeg: seg.id,
+	})
 	if err != nil {
-		return nil, fmt.Errorf("make %s: %w", path, err)
+		return nil, fmt.Errorf("seal %s: %w", seg.path, err)
 	}
-	w := newRunWriter(f, id, newEpoch(), path)
-	r, err := w.write(seg, src, pend, kept)
-	if err == nil {
-		err = f.Sync(false)
+	for i := range pend {
+		p := &pend[i]
+		if p.lost {
+			continue
+		}
+		at := p.entry.off
+		if p.off, err = w.put(src[at:at+int64(p.length)], p.flow, p.lane); err != nil {
+			return nil, w.giveUp(err)
+		}
 	}
-	if err == nil {
-		err = s.o.FS.SyncDir(s.o.Dir)
+	return w.finish()
+}
+
+// bodyBytes returns how much room the sound records of pend take.
+func bodyBytes(pend []sealed) int64 {
+	n := int64(0)
+	for _, p := range pend {
+		if !p.lost {
+			n += int64(padded(int(p.length)))
+		}
 	}
-	if err != nil {
-		f.Close()
-		return nil, errors.Join(fmt.Errorf("write %s: %w", path, err), s.o.FS.Remove(path))
+	return n
+}
+
+// sealBuffer returns room for a whole segment; there is only one, so that RAM stays flat.
+func (s *Store) sealBuffer(size int64) []byte {
+	if int64(cap(s.sealing)) < size {
+		s.sealing = make([]byte, size)
 	}
-	return r, nil
+	return s.sealing[:size]
 }
 
 // checkRecords marks what cannot be read any more and returns how many records are sound.
@@ -127,134 +140,6 @@ func (s *Store) forget(e *entry) {
 		s.wheel.reorder(e.flow)
 	}
 	e.flow.far.filter(func(x *entry) bool { return x != e })
-}
-
-// runWriter writes a run file from front to end.
-type runWriter struct {
-	f     vfs.File
-	r     *run
-	buf   []byte
-	at    int64 // file offset of the end of buf
-	index []indexEntry
-	ids   map[*flow]uint32
-	hours []map[int64]uint32 // by flow
-}
-
-func newRunWriter(f vfs.File, id, epoch uint64, path string) *runWriter {
-	w := &runWriter{f: f, ids: map[*flow]uint32{}}
-	w.r = &run{dataFile: newDataFile(id, epoch, path, f, 0)}
-	w.r.dataFile.run = w.r
-	return w
-}
-
-func (w *runWriter) write(seg *segment, src []byte, pend []sealed, kept int) (*run, error) {
-	r := w.r
-	r.entries, r.pages = kept, (kept+pageEntries-1)/pageEntries
-	r.minLSN, r.maxLSN, r.firstSeg, r.lastSeg = seg.first, seg.last, seg.id, seg.id
-	w.index = make([]indexEntry, 0, kept)
-	if err := w.add(encodeHead(runMagic, r.id, r.epoch)); err != nil {
-		return nil, err
-	}
-	if err := w.bodies(src, pend); err != nil {
-		return nil, err
-	}
-	if err := w.pages(); err != nil {
-		return nil, err
-	}
-	table := encodeFlows(r.flows)
-	r.flowOff, r.flowLen, r.flowCRC = w.at, int64(len(table)), checksum(r.seed, table)
-	r.minDue, r.maxDue = w.index[0].due, w.index[kept-1].due
-	if err := w.add(table); err != nil {
-		return nil, err
-	}
-	if err := w.add(r.encode(r.id, r.epoch)); err != nil {
-		return nil, err
-	}
-	r.size = w.at
-	r.prepare()
-	return r, w.flush()
-}
-
-func (w *runWriter) add(b []byte) error {
-	w.buf = append(w.buf, b...)
-	w.at += int64(len(b))
-	if len(w.buf) < runWriteSize {
-		return nil
-	}
-	return w.flush()
-}
-
-func (w *runWriter) flush() error {
-	_, err := w.f.WriteAt(w.buf, w.at-int64(len(w.buf)))
-	w.buf = w.buf[:0]
-	return err
-}
-
-func (w *runWriter) bodies(src []byte, pend []sealed) error {
-	for i := range pend {
-		p := &pend[i]
-		if p.lost {
-			continue
-		}
-		p.off = w.at
-		rec := src[p.entry.off : p.entry.off+int64(padded(int(p.length)))]
-		signRecord(rec, w.r.seed)
-		w.index = append(w.index, indexEntry{
-			due: p.due, lsn: p.lsn, flow: w.flow(p.flow, p.due), length: uint32(p.length), off: p.off, lane: p.lane,
-		})
-		if err := w.add(rec); err != nil {
-			return err
-		}
-	}
-	for h, n := range w.hours {
-		for _, hour := range sortedHours(n) {
-			w.r.flows[h].hours = append(w.r.flows[h].hours, hourCount{hour, n[hour]})
-		}
-	}
-	return nil
-}
-
-func sortedHours(m map[int64]uint32) []int64 {
-	hours := make([]int64, 0, len(m))
-	for h := range m {
-		hours = append(hours, h)
-	}
-	slices.Sort(hours)
-	return hours
-}
-
-// flow counts an entry and returns the number of its flow in the flow table.
-func (w *runWriter) flow(f *flow, due int64) uint32 {
-	id, ok := w.ids[f]
-	if !ok {
-		id = uint32(len(w.r.names))
-		w.ids[f] = id
-		w.r.names = append(w.r.names, f)
-		w.r.flows = append(w.r.flows, runFlow{name: f.name})
-		w.hours = append(w.hours, map[int64]uint32{})
-	}
-	w.hours[id][hourOf(due)]++
-	return id
-}
-
-func (w *runWriter) pages() error {
-	if err := w.add(make([]byte, (pageBytes-w.at%pageBytes)%pageBytes)); err != nil {
-		return err
-	}
-	w.r.indexOff = w.at
-	for page := 0; page < w.r.pages; page++ {
-		rest := w.index[page*pageEntries:]
-		n := min(len(rest), pageEntries)
-		b := make([]byte, pageBytes)
-		for i, x := range rest[:n] {
-			x.put(b[pageHead+i*indexBytes:])
-		}
-		signPage(b, page, n, w.r.seed)
-		if err := w.add(b); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // install makes a run that MANIFEST names take the place of its segment. The loader rests meanwhile: until the end an

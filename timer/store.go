@@ -18,6 +18,8 @@ type Store struct {
 	log    intake
 	man    *manifest // the janitor's
 
+	identity uint64
+
 	mu                          sync.Mutex // never held while the disk is read or written
 	wheel                       *wheel
 	segs                        []*segment // not sealed, oldest first; the last is the writer's
@@ -34,6 +36,7 @@ type Store struct {
 
 	damaged  atomic.Int64
 	pauseNow time.Duration // the janitor's
+	sealing  []byte        // the janitor's, for one segment
 
 	spares      chan *segment // the next segment, made ahead; capacity 1
 	troubles    chan error    // the janitor's last failure; capacity 1
@@ -138,6 +141,10 @@ func (s *Store) closeFiles() error {
 	}
 	return errors.Join(append(errs, s.unlock.Unlock())...)
 }
+
+// Identity returns the random number that this data folder got when it was made: LSNs mean something together with it only. It
+// changes when MANIFEST was lost.
+func (s *Store) Identity() uint64 { return s.identity }
 
 // corrupt counts and reports damage on the disk.
 func (s *Store) corrupt(what, path string, args ...any) {

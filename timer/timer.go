@@ -28,6 +28,7 @@ type Entry struct {
 	Lane uint16 // the queue id
 	Due  int64  // wall clock, Unix ms; entries that are due already fire at once
 	Key  string // the message's unique key; at most 65535 bytes
+	Keys string // business keys, separated by blanks; at most 65535 bytes
 	Body []byte // opaque to the store; copied before Put returns
 }
 
@@ -37,7 +38,7 @@ type Item struct {
 	LSN  LSN
 	Flow Flow
 	Lane uint16
-	Len  int32 // bytes of its record: the body, the key, the flow's names and 40 more
+	Len  int32 // bytes of its record: the body, the keys, the flow's names and 40 more
 
 	entry *entry
 }

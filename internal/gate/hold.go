@@ -43,11 +43,13 @@ func (g *Gate) hold(s *send, d decision, settings upstream.Settings, topic upstr
 	if buf.B, err = heldFrame(buf.B[:0], s, queue, props); err != nil {
 		return illegalSize(settings)
 	}
+	keys, _ := s.props.Get(codec.PropKeys)
 	return g.put(s, queue, &timer.Entry{
 		Flow: timer.Flow{Broker: s.broker.Name, Topic: s.header.Topic},
 		Lane: uint16(queue),
 		Due:  d.due,
 		Key:  key,
+		Keys: keys,
 		Body: buf.B,
 	})
 }

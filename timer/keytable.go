@@ -1,0 +1,140 @@
+package timer
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+const (
+	keyBytes = 12
+	pageKeys = (pageBytes - pageHead) / keyBytes
+	keyPage  = 1 << 31 // marks the page numbers of a key table
+)
+
+// keyLine is a line of a key table: an entry can be found by each of its keys.
+type keyLine struct {
+	hash uint64
+	ord  uint32
+}
+
+func (l keyLine) put(b []byte) {
+	le.PutUint64(b, l.hash)
+	le.PutUint32(b[8:], l.ord)
+}
+
+func getKeyLine(b []byte) keyLine { return keyLine{le.Uint64(b), le.Uint32(b[8:])} }
+
+// keyHash is what a key of a topic is found by: xxHash64 of the topic, a zero and the key. space is reused.
+func keyHash(topic, key []byte, space *[]byte) uint64 {
+	b := append((*space)[:0], topic...)
+	b = append(b, 0)
+	b = append(b, key...)
+	*space = b
+	return xxhash.Sum64(b)
+}
+
+// appendKeyLines appends a line for the unique key and one for each business key of a put record.
+func appendKeyLines(lines []keyLine, rec []byte, ord uint32, space *[]byte) []keyLine {
+	r := putFields(rec)
+	if len(r.key) > 0 {
+		lines = append(lines, keyLine{keyHash(r.topic, r.key, space), ord})
+	}
+	for k := range bytes.FieldsSeq(r.keys) {
+		lines = append(lines, keyLine{keyHash(r.topic, k, space), ord})
+	}
+	return lines
+}
+
+// putFields splits an intact put record without checking it.
+func putFields(rec []byte) record {
+	var r record
+	r.split(rec)
+	return r
+}
+
+// hasKey says whether a put record is of that topic and has that key, be it the unique one or a business key.
+func (r *record) hasKey(topic, key []byte) bool {
+	if !bytes.Equal(r.topic, topic) {
+		return false
+	}
+	if bytes.Equal(r.key, key) {
+		return true
+	}
+	for k := range bytes.FieldsSeq(r.keys) {
+		if bytes.Equal(k, key) {
+			return true
+		}
+	}
+	return false
+}
+
+// keyPages returns the number of pages of the key table.
+func (r *runFooter) keyPages() int { return int(r.keysBytes / pageBytes) }
+
+// readKeyPage reads page number page of the key table into b and returns how many lines it has.
+func (r *run) readKeyPage(page int, b []byte) (int, error) {
+	off := r.keysOff + int64(page)*pageBytes
+	if n, err := r.f.ReadAt(b[:pageBytes], off); n < pageBytes {
+		return 0, fmt.Errorf("read key page at %d of %s: %w", off, r.path, err)
+	}
+	n := int(le.Uint32(b[8:]))
+	if le.Uint32(b) != checksum(r.seed, b[4:pageBytes]) || le.Uint32(b[4:]) != uint32(page|keyPage) || n < 1 || n > pageKeys {
+		return 0, fmt.Errorf("%w: key page at %d of %s", ErrCorrupt, off, r.path)
+	}
+	return n, nil
+}
+
+func keyAt(b []byte, i int) keyLine { return getKeyLine(b[pageHead+i*keyBytes:]) }
+
+// ordsOf returns the numbers of the entries with that key hash. It needs one or two reads: hashes are spread evenly, so the
+// place of one is nearly known.
+func (r *run) ordsOf(hash uint64) ([]uint32, error) {
+	b := make([]byte, pageBytes)
+	at, err := r.firstKeyPage(hash, b)
+	if err != nil {
+		return nil, err
+	}
+	var ords []uint32
+	for ; at < r.keyPages(); at++ {
+		n, err := r.readKeyPage(at, b)
+		if err != nil {
+			return nil, err
+		}
+		if keyAt(b, 0).hash > hash {
+			break
+		}
+		for i := range n {
+			if l := keyAt(b, i); l.hash == hash {
+				ords = append(ords, l.ord)
+			}
+		}
+	}
+	return ords, nil
+}
+
+// firstKeyPage returns the first page that ends at or past hash.
+func (r *run) firstKeyPage(hash uint64, b []byte) (int, error) {
+	lo, hi := 0, r.keyPages() // the page is in [lo, hi]
+	guess := int(float64(hi) * (float64(hash) / (1 << 64)))
+	probes := [2]int{guess + 1, guess - 2}
+	for try := 0; lo < hi; try++ {
+		mid := (lo + hi) / 2
+		if try < len(probes) {
+			if mid = probes[try]; mid < lo || mid >= hi {
+				continue
+			}
+		}
+		n, err := r.readKeyPage(mid, b)
+		if err != nil {
+			return 0, err
+		}
+		if keyAt(b, n-1).hash < hash {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	return lo, nil
+}

@@ -1,0 +1,98 @@
+package timer
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+)
+
+// sealedRun returns the run that n entries with these keys were sealed into.
+func sealedRun(t *testing.T, n int, entry func(i int) *Entry) (*rig, *run) {
+	t.Helper()
+	r := newRig(t)
+	r.o.SegmentBytes = 1 << 20
+	r.kill(false)
+	done := make(chan error, n)
+	for i := range n {
+		if _, err := r.s.Put(entry(i), func(err error) { done <- err }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range n {
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	}
+	for r.s.Stats().Seals == 0 {
+		r.put(1, 2*3600_000, 60_000)
+	}
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	return r, r.s.runs[0]
+}
+
+func (r *run) lookup(t *testing.T, topic, k string) []int {
+	t.Helper()
+	ords, err := r.ordsOf(keyHash([]byte(topic), []byte(k), new([]byte)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []int
+	for _, ord := range ords {
+		page := make([]byte, pageBytes)
+		if err := r.readPage(int(ord)/pageEntries, page); err != nil {
+			t.Fatal(err)
+		}
+		x := pageEntry(page, int(ord)%pageEntries)
+		rec, err := r.readRecord(x.off, int(x.length))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rec.hasKey([]byte(topic), []byte(k)) {
+			found = append(found, int(ord))
+		}
+	}
+	return found
+}
+
+func TestKeyTableFindsEveryEntryByEachOfItsKeys(t *testing.T) {
+	const n = 3000
+	_, r := sealedRun(t, n, func(i int) *Entry {
+		return &Entry{
+			Flow: Flow{"b", fmt.Sprint("topic", i%2)}, Due: rigNow + int64(time.Hour/time.Millisecond) + int64(i),
+			Key: fmt.Sprint("uniq", i), Keys: fmt.Sprintf("order%d  all same%d", i, i%3),
+		}
+	})
+	if pages := r.keyPages(); pages < 4*n/pageKeys {
+		t.Fatalf("%d key pages", pages)
+	}
+	for i := range n {
+		topic := fmt.Sprint("topic", i%2)
+		for _, k := range []string{fmt.Sprint("uniq", i), fmt.Sprint("order", i)} {
+			if got := r.lookup(t, topic, k); !slices.Equal(got, []int{i}) {
+				t.Fatalf("%s %s: found %v, want %d", topic, k, got, i)
+			}
+		}
+	}
+	for k, want := range map[string]int{"all": n / 2, "same0": n / 6, "none": 0, "": 0, "uniq": 0} {
+		if got := r.lookup(t, "topic1", k); len(got) != want || !slices.IsSortedFunc(got, cmp.Compare[int]) {
+			t.Errorf("%q: found %d, want %d", k, len(got), want)
+		}
+	}
+	if got := r.lookup(t, "topic0", "uniq1"); len(got) != 0 {
+		t.Errorf("a key of another topic found %v", got)
+	}
+}
+
+func TestDamagedKeyPageIsNoticed(t *testing.T) {
+	rig, r := sealedRun(t, 100, func(i int) *Entry {
+		return &Entry{Flow: Flow{"b", "t"}, Due: rigNow + 3600_000, Key: fmt.Sprint(i)}
+	})
+	rig.flip(fileName(runPrefix, r.id), r.keysOff+pageHead+3)
+	if _, err := r.ordsOf(keyHash([]byte("t"), []byte("7"), new([]byte))); !errors.Is(err, ErrCorrupt) {
+		t.Fatalf("%v", err)
+	}
+}
