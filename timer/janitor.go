@@ -164,7 +164,7 @@ func (s *Store) blankFile(path string) (vfs.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make %s: %w", path, err)
 	}
-	if err := zeroFill(f, s.o.SegmentBytes); err != nil {
+	if err := vfs.ZeroFill(f, 0, s.o.SegmentBytes); err != nil {
 		f.Close()
 		return nil, errors.Join(fmt.Errorf("fill %s: %w", path, err), s.o.FS.Remove(path))
 	}

@@ -10,7 +10,6 @@ const (
 	segMagic     = "DGSEGMT\n"
 	segHeadBytes = 64
 	segDataStart = 4096
-	zeroChunk    = 1 << 20
 )
 
 // segment is an intake segment that is not sealed yet. Guarded by Store.mu.
@@ -72,18 +71,6 @@ func decodeHead(b []byte, magic string) (id, epoch uint64, err error) {
 		return 0, 0, fmt.Errorf("%w (format %d, this version reads up to %d)", ErrVersion, v, formatVersion)
 	}
 	return le.Uint64(b[16:]), le.Uint64(b[24:]), nil
-}
-
-// zeroFill writes size bytes of zeros, so that later writes change no length and need no allocation.
-func zeroFill(f vfs.File, size int64) error {
-	zeros := make([]byte, min(size, zeroChunk))
-	for off := int64(0); off < size; off += int64(len(zeros)) {
-		zeros = zeros[:min(int64(len(zeros)), size-off)]
-		if _, err := f.WriteAt(zeros, off); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // stretch is what a scan found between two damaged places of a segment.

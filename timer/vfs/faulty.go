@@ -17,6 +17,8 @@ const (
 	OpWrite
 	OpTruncate
 	OpSync
+	OpFree
+	OpAllocate
 )
 
 // Fault is what happens instead of an operation.
@@ -107,6 +109,12 @@ func (f *Faulty) ReadDir(dir string) (names []string, err error) {
 	return names, err
 }
 
+// Free returns the free space.
+func (f *Faulty) Free(dir string) (avail, total int64, err error) {
+	err = f.do(OpFree, dir, func() error { avail, total, err = f.FS.Free(dir); return err })
+	return avail, total, err
+}
+
 type faultyFile struct {
 	File
 	fs   *Faulty
@@ -137,6 +145,10 @@ func (f *faultyFile) WriteAt(p []byte, off int64) (int, error) {
 
 func (f *faultyFile) Truncate(size int64) error {
 	return f.fs.do(OpTruncate, f.path, func() error { return f.File.Truncate(size) })
+}
+
+func (f *faultyFile) Allocate(size int64) error {
+	return f.fs.do(OpAllocate, f.path, func() error { return f.File.Allocate(size) })
 }
 
 func (f *faultyFile) Sync(data bool) error {

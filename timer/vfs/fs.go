@@ -24,6 +24,9 @@ type FS interface {
 	ReadDir(dir string) ([]string, error) // base names of the files, sorted
 	SyncDir(dir string) error             // makes creations, renames and removals in dir durable
 	Lock(path string) (Unlocker, error)   // an exclusive advisory lock, gone when the process dies
+
+	// Free returns how many bytes of the disk that dir lies on may still be used by this process, and its size.
+	Free(dir string) (avail, total int64, err error)
 }
 
 // File is an open file. It stays readable after it was removed or renamed.
@@ -31,7 +34,8 @@ type File interface {
 	ReadAt(p []byte, off int64) (int, error)
 	WriteAt(p []byte, off int64) (int, error)
 	Truncate(size int64) error
-	Sync(data bool) error // data: contents and length only (fdatasync)
+	Allocate(size int64) error // makes the file at least size bytes long, zeros at the end, with all of them taken from the disk now
+	Sync(data bool) error      // data: contents and length only (fdatasync)
 	Size() (int64, error)
 	Close() error
 }
@@ -44,3 +48,17 @@ func IsNotExist(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 
 // IsFull tells a full disk (or an exhausted quota) from other errors.
 func IsFull(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
+
+const zeroChunk = 1 << 20
+
+// ZeroFill writes zeros from off up to size, so that later writes change no length and need no allocation.
+func ZeroFill(f File, off, size int64) error {
+	zeros := make([]byte, max(0, min(size-off, zeroChunk)))
+	for ; off < size; off += int64(len(zeros)) {
+		zeros = zeros[:min(int64(len(zeros)), size-off)]
+		if _, err := f.WriteAt(zeros, off); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -10,6 +10,7 @@ import (
 	"sort"
 	"strings"
 	"sync"
+	"syscall"
 )
 
 // sector is the unit in which unsynced bytes survive or vanish.
@@ -27,6 +28,9 @@ type Mem struct {
 	ops     []nameOp         // changes of names since the last SyncDir, oldest first
 	locks   map[string]bool
 	dead    bool
+
+	capacity int64         // bytes, 0: no limit
+	opened   map[*node]int // handles; a removed file takes its space until the last is closed
 }
 
 var _ FS = (*Mem)(nil)
@@ -52,7 +56,66 @@ type write struct {
 
 // NewMem returns an empty file system.
 func NewMem() *Mem {
-	return &Mem{live: map[string]*node{}, durable: map[string]*node{}, locks: map[string]bool{}}
+	return &Mem{live: map[string]*node{}, durable: map[string]*node{}, locks: map[string]bool{}, opened: map[*node]int{}}
+}
+
+// SetCapacity makes the disk that large, in bytes; 0 is without limit. Files that do not fit any more stay. A write beyond it
+// goes as far as there is room and fails with ENOSPC.
+func (m *Mem) SetCapacity(n int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.capacity = n
+}
+
+// Used returns what all files take, in bytes.
+func (m *Mem) Used() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.used()
+}
+
+func (m *Mem) used() int64 {
+	n, seen := int64(0), make(map[*node]bool, len(m.live))
+	add := func(x *node) {
+		if !seen[x] {
+			seen[x] = true
+			n += x.space()
+		}
+	}
+	for _, x := range m.live {
+		add(x)
+	}
+	for x := range m.opened {
+		add(x)
+	}
+	return n
+}
+
+// space is what a file takes of the disk.
+func (n *node) space() int64 { return int64(len(n.live)) }
+
+// unlimited is what a Mem without a capacity says it has.
+const unlimited = 1 << 50
+
+// Free returns what is left of the capacity.
+func (m *Mem) Free(string) (avail, total int64, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.aliveLocked(); err != nil {
+		return 0, 0, err
+	}
+	avail, total = m.room(), m.capacity
+	if total == 0 {
+		total = unlimited
+	}
+	return avail, total, nil
+}
+
+func (m *Mem) room() int64 {
+	if m.capacity == 0 {
+		return unlimited
+	}
+	return max(0, m.capacity-m.used())
 }
 
 // Kill makes every later operation fail, on open files too.
@@ -68,6 +131,7 @@ func (m *Mem) AfterKill() *Mem {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	c := NewMem()
+	c.capacity = m.capacity
 	seen := map[*node]*node{}
 	for name, n := range m.live {
 		c.live[name] = n.clone(seen)
@@ -199,11 +263,11 @@ func (m *Mem) Create(name string) (File, error) {
 	if n := m.live[name]; n != nil {
 		n.live = nil
 		n.writes = append(n.writes, write{})
-		return &memFile{m, n}, nil
+		return m.handle(n), nil
 	}
 	n := &node{}
 	m.change(nameOp{dir: path.Dir(name), to: name, node: n})
-	return &memFile{m, n}, nil
+	return m.handle(n), nil
 }
 
 // Open opens an existing file.
@@ -217,7 +281,12 @@ func (m *Mem) Open(name string) (File, error) {
 	if n == nil {
 		return nil, fmt.Errorf("open %s: %w", name, fs.ErrNotExist)
 	}
-	return &memFile{m, n}, nil
+	return m.handle(n), nil
+}
+
+func (m *Mem) handle(n *node) *memFile {
+	m.opened[n]++
+	return &memFile{m: m, n: n}
 }
 
 // Rename replaces newpath by oldpath.
@@ -312,8 +381,9 @@ func (l memLock) Unlock() error {
 }
 
 type memFile struct {
-	m *Mem
-	n *node
+	m      *Mem
+	n      *node
+	closed bool
 }
 
 func (f *memFile) ReadAt(p []byte, off int64) (int, error) {
@@ -341,9 +411,41 @@ func (f *memFile) WriteAt(p []byte, off int64) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
-	f.n.live = put(f.n.live, p, off)
-	f.n.writes = append(f.n.writes, write{off: off, data: append([]byte(nil), p...)})
-	return len(p), nil
+	return f.write(p, off)
+}
+
+// write writes as much of p as there is room for.
+func (f *memFile) write(p []byte, off int64) (int, error) {
+	n, err := len(p), error(nil)
+	if grows := off + int64(n) - int64(len(f.n.live)); grows > 0 {
+		if room := f.m.room(); grows > room {
+			n, err = max(0, int(int64(len(f.n.live))+room-off)), fmt.Errorf("write: %w", syscall.ENOSPC)
+		}
+	}
+	if n > 0 {
+		f.n.live = put(f.n.live, p[:n], off)
+		f.n.writes = append(f.n.writes, write{off: off, data: append([]byte(nil), p[:n]...)})
+	}
+	return n, err
+}
+
+// Allocate writes zeros behind the end, or nothing if they do not fit.
+func (f *memFile) Allocate(size int64) error {
+	f.m.mu.Lock()
+	defer f.m.mu.Unlock()
+	if err := f.m.aliveLocked(); err != nil {
+		return err
+	}
+	have := int64(len(f.n.live))
+	if size <= have {
+		return nil
+	}
+	if size-have > f.m.room() {
+		return fmt.Errorf("allocate: %w", syscall.ENOSPC)
+	}
+	f.n.live = resize(f.n.live, size)
+	f.n.writes = append(f.n.writes, write{off: size})
+	return nil
 }
 
 func (f *memFile) Truncate(size int64) error {
@@ -388,4 +490,15 @@ func (f *memFile) Size() (int64, error) {
 	return int64(len(f.n.live)), f.m.aliveLocked()
 }
 
-func (f *memFile) Close() error { return nil }
+func (f *memFile) Close() error {
+	f.m.mu.Lock()
+	defer f.m.mu.Unlock()
+	if f.closed {
+		return fs.ErrClosed
+	}
+	f.closed = true
+	if f.m.opened[f.n]--; f.m.opened[f.n] == 0 {
+		delete(f.m.opened, f.n)
+	}
+	return nil
+}

@@ -82,6 +82,15 @@ type osLock struct{ f *os.File }
 
 func (l osLock) Unlock() error { return l.f.Close() }
 
+// Free asks the system; what is set aside for the superuser does not count.
+func (OS) Free(dir string) (avail, total int64, err error) {
+	var st unix.Statfs_t
+	if err := retry(func() error { return unix.Statfs(dir, &st) }); err != nil {
+		return 0, 0, fmt.Errorf("free space of %s: %w", dir, err)
+	}
+	return int64(st.Bavail) * st.Frsize, int64(st.Blocks) * st.Frsize, nil
+}
+
 type osFile struct{ *os.File }
 
 func (f osFile) Size() (int64, error) {
@@ -92,13 +101,30 @@ func (f osFile) Size() (int64, error) {
 	return st.Size(), nil
 }
 
+// Allocate uses fallocate where the file system has it and writes zeros where not.
+func (f osFile) Allocate(size int64) error {
+	err := retry(func() error { return unix.Fallocate(int(f.Fd()), 0, 0, size) })
+	if !errors.Is(err, unix.EOPNOTSUPP) {
+		return err
+	}
+	have, err := f.Size()
+	if err != nil {
+		return err
+	}
+	return ZeroFill(f, have, size)
+}
+
 func (f osFile) Sync(data bool) error {
 	if !data {
 		return f.File.Sync()
 	}
+	return retry(func() error { return unix.Fdatasync(int(f.Fd())) })
+}
+
+// retry repeats a system call that a signal interrupts.
+func retry(call func() error) error {
 	for {
-		err := unix.Fdatasync(int(f.Fd()))
-		if !errors.Is(err, unix.EINTR) {
+		if err := call(); !errors.Is(err, unix.EINTR) {
 			return err
 		}
 	}

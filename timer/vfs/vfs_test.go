@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -180,5 +181,79 @@ func TestShortWriteAndKill(t *testing.T) {
 	}
 	if got := content(t, m.AfterKill(), "d/f"); got != "1234" {
 		t.Fatalf("%q", got)
+	}
+}
+
+func TestAllocateTakesSpaceAndKeepsBytes(t *testing.T) {
+	mem := NewMem()
+	mem.SetCapacity(1 << 20)
+	for name, fs := range map[string]FS{"os": OS{}, "mem": mem, "faulty": NewFaulty(mem)} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir() + "/d"
+			fs.MkdirAll(dir)
+			avail, total, err := fs.Free(dir)
+			if err != nil || avail <= 0 || total < avail {
+				t.Fatal(avail, total, err)
+			}
+			f, err := fs.Create(dir + "/a")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			writeAt(t, f, "hello", 0)
+			if err := errors.Join(f.Allocate(8), f.Allocate(3)); err != nil {
+				t.Fatal(err)
+			}
+			if got := content(t, fs, dir+"/a"); got != "hello\x00\x00\x00" {
+				t.Fatalf("%q", got)
+			}
+			if err := f.Allocate(1 << 50); !IsFull(err) && !errors.Is(err, syscall.EFBIG) {
+				t.Fatalf("more than there is: %v", err)
+			}
+		})
+	}
+}
+
+func TestCapacityOfMem(t *testing.T) {
+	m := NewMem()
+	m.SetCapacity(1000)
+	free := func(want int64) {
+		t.Helper()
+		if avail, total, err := m.Free("d"); avail != want || total != 1000 || err != nil {
+			t.Fatal(avail, total, err, "want", want)
+		}
+	}
+	a, _ := m.Create("d/a")
+	writeAt(t, a, strings.Repeat("a", 900), 0)
+	b, _ := m.Create("d/b")
+	if n, err := b.WriteAt(make([]byte, 300), 0); n != 100 || !IsFull(err) {
+		t.Fatalf("%d bytes of 100, %v", n, err)
+	}
+	if err := b.Allocate(101); !IsFull(err) {
+		t.Fatal(err)
+	}
+	free(0)
+	writeAt(t, a, "over what is there", 20)
+	m.Rename("d/a", "d/c")
+	m.Remove("d/c")
+	free(0) // it is open
+	a.Close()
+	free(900)
+	if err := a.Close(); err == nil {
+		t.Fatal("closed twice")
+	}
+	if err := b.Allocate(1000); err != nil {
+		t.Fatal(err)
+	}
+	if c := m.AfterKill(); c.Used() != 1000 {
+		t.Fatal(c.Used())
+	} else if f, _ := c.Open("d/b"); f.Allocate(1001) == nil {
+		t.Fatal("the capacity was lost with the process")
+	}
+	b.Truncate(10)
+	free(990)
+	m.SetCapacity(5)
+	if n, err := b.WriteAt([]byte("0123456789"), 5); n != 5 || !IsFull(err) {
+		t.Fatal(n, err)
 	}
 }
