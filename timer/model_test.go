@@ -45,24 +45,72 @@ type model struct {
 	sabo     vfs.Hook // always active: used to prove that the test notices a missing sync
 	hook     vfs.Hook
 	unsafe   atomic.Value
-	eio      bool // an fsync may have failed
+	eio      atomic.Bool // an fsync failed
+	latest   int64       // due time of all
+	dying    bool        // reads may fail
 	crashes  int
 	seals    int64
 }
 
-const modelPatience = 20 * time.Second
+const (
+	modelPatience = 20 * time.Second
+	day           = 24 * 3600_000 // ms
+)
 
+// open opens the store, at times only after it died in the middle of that.
 func (m *model) open() {
-	m.faulty = vfs.NewFaulty(m.mem)
-	m.hook = m.guard(m.mem)
-	m.faulty.Set(m.hook)
-	m.o.FS = m.faulty
+	for rapid.IntRange(0, 5).Draw(m.t, "dies while it opens") == 0 {
+		m.mount()
+		dead := m.dieAfter(rapid.IntRange(0, 60).Draw(m.t, "operations"))
+		s, err := Open(m.o)
+		if err == nil {
+			m.mem.Kill()
+			s.Close()
+		} else if !dead() {
+			m.t.Fatalf("open: %v", err)
+		}
+		m.reboot(rapid.Bool().Draw(m.t, "power") && m.o.Sync == SyncAlways)
+		m.crashes++
+	}
+	m.mount()
 	s, err := Open(m.o)
 	if err != nil {
 		m.t.Fatalf("open: %v", err)
 	}
 	m.s = s
 	m.checkRecovered()
+}
+
+// mount makes m.mem the disk of the next Open.
+func (m *model) mount() {
+	m.faulty = vfs.NewFaulty(m.mem)
+	m.hook = m.guard(m.mem)
+	m.faulty.Set(m.hook)
+	m.o.FS = m.faulty
+}
+
+// dieAfter lets the process die at the n-th operation on the disk that changes something from now on.
+func (m *model) dieAfter(n int) (dead func() bool) {
+	var left atomic.Int64
+	left.Store(int64(n))
+	mem, hook := m.mem, m.hook
+	m.faulty.Set(func(op vfs.Op, path string) *vfs.Fault {
+		if op != vfs.OpRead && op != vfs.OpReadDir && op != vfs.OpOpen && left.Add(-1) == -1 {
+			mem.Kill()
+		}
+		return hook(op, path)
+	})
+	return func() bool { return left.Load() < 0 }
+}
+
+// reboot replaces the disk, which Kill was called on, by what is left of it.
+func (m *model) reboot(power bool) {
+	if !power {
+		m.mem = m.mem.AfterKill()
+		return
+	}
+	survive := rapid.SampledFrom([]float64{0, 0.5, 0.9}).Draw(m.t, "survive")
+	m.mem = m.mem.AfterPowerLoss(rand.New(rand.NewPCG(m.rng.Uint64(), 3)), survive)
 }
 
 // guard checks that nothing is unlinked or recycled that MANIFEST names, as it would be after a power loss.
@@ -109,7 +157,7 @@ func (m *model) checkRecovered() {
 	}
 	// After a failed fsync and a kill, what the page cache shows is not what the disk has: then a later power loss
 	// may look like rot. It never hits what was acknowledged.
-	if m.sabo == nil && !m.eio && m.s.Stats().Corrupt > 0 {
+	if m.sabo == nil && !m.eio.Load() && m.s.Stats().Corrupt > 0 {
 		m.t.Fatalf("recovery found damage after a mere crash: %+v", m.s.Stats())
 	}
 }
@@ -131,6 +179,10 @@ func (m *model) begin(n int) *atomic.Bool {
 			Flow: Flow{"broker", fmt.Sprint("topic", r.IntN(3))}, Lane: uint16(r.IntN(4)), Key: fmt.Sprint("key", m.n),
 			Due: m.clock.Load() - 3000 + r.Int64N(12)*r.Int64N(1400), Body: body(m.n, r.IntN(1200)),
 		}
+		if r.IntN(10) == 0 {
+			e.Due += r.Int64N(40 * day)
+		}
+		m.latest = max(m.latest, e.Due)
 		me := &modelEntry{e: e}
 		m.inflight.Add(1)
 		lsn, err := m.s.Put(&e, func(err error) {
@@ -187,7 +239,7 @@ func (m *model) check(it Item, now int64) {
 		}
 	}
 	b, err := m.s.Load(it)
-	if err != nil && !errors.Is(err, errInjected) || err == nil && !bytes.Equal(b, e.e.Body) {
+	if err != nil && !errors.Is(err, errInjected) && !m.dying || err == nil && !bytes.Equal(b, e.e.Body) {
 		m.t.Fatalf("load %+v: %d bytes, want %d, %v", it, len(b), len(e.e.Body), err)
 	}
 	e.fired, e.item = true, it
@@ -229,14 +281,8 @@ func (m *model) syncSettles() {
 }
 
 func (m *model) crash(power bool) {
-	old := m.mem
-	old.Kill() // what is acknowledged from here on was synced before
-	if power {
-		survive := rapid.SampledFrom([]float64{0, 0.5, 0.9}).Draw(m.t, "survive")
-		m.mem = old.AfterPowerLoss(rand.New(rand.NewPCG(m.rng.Uint64(), 3)), survive)
-	} else {
-		m.mem = old.AfterKill()
-	}
+	m.mem.Kill() // what is acknowledged from here on was synced before
+	m.reboot(power)
 	m.s.Close()
 	m.inflight.Wait()
 	m.seals += m.s.Stats().Seals
@@ -246,13 +292,26 @@ func (m *model) crash(power bool) {
 
 var errInjected = errors.New("injected")
 
+// crashAt lets the process die at some operation on the disk, with work of every kind at hand.
+func (m *model) crashAt() {
+	dead := m.dieAfter(rapid.IntRange(0, 80).Draw(m.t, "operations"))
+	m.dying = true
+	m.fire()
+	m.settleSome(0.7)
+	m.begin(rapid.IntRange(1, 60).Draw(m.t, "n"))
+	for end := time.Now().Add(5 * time.Millisecond); !dead() && time.Now().Before(end); {
+		time.Sleep(50 * time.Microsecond)
+	}
+	m.dying = false
+	m.crash(rapid.Bool().Draw(m.t, "power") && m.o.Sync == SyncAlways)
+}
+
 // fail makes some operations fail for a while, as a bad or full disk does, and waits until the store is well again.
 func (m *model) fail() {
 	seed := m.rng.Uint64()
 	rate := rapid.SampledFrom([]float64{0.05, 0.3, 1}).Draw(m.t, "rate")
 	r := rand.New(rand.NewPCG(seed, 5))
 	cause := rapid.SampledFrom([]error{syscall.ENOSPC, syscall.EIO}).Draw(m.t, "cause")
-	m.eio = m.eio || cause == syscall.EIO
 	var mu sync.Mutex
 	hook := m.hook
 	m.faulty.Set(func(op vfs.Op, path string) *vfs.Fault {
@@ -264,6 +323,9 @@ func (m *model) fail() {
 		full := op == vfs.OpCreate || op == vfs.OpWrite || op == vfs.OpRename
 		if cause == syscall.ENOSPC && !full || op == vfs.OpReadDir || r.Float64() >= rate {
 			return nil
+		}
+		if op == vfs.OpSync {
+			m.eio.Store(true)
 		}
 		return &vfs.Fault{Err: fmt.Errorf("%w: %w", errInjected, cause), Short: r.IntN(2) == 0}
 	})
@@ -327,7 +389,7 @@ func (m *model) actions() map[string]func(*rapid.T) {
 		"put":  func(t *rapid.T) { m.put(rapid.IntRange(1, 40).Draw(t, "n")) },
 		"put2": func(t *rapid.T) { m.put(rapid.IntRange(1, 40).Draw(t, "n")) },
 		"advance": func(t *rapid.T) {
-			m.clock.Add(rapid.SampledFrom([]int64{1, 10, 500, 3000, 3000, 20_000, -2000}).Draw(t, "ms"))
+			m.clock.Add(rapid.SampledFrom([]int64{1, 10, 500, 3000, 3000, 20_000, -2000, 3 * day, -3 * day}).Draw(t, "ms"))
 			m.fire()
 		},
 		"fire":      func(*rapid.T) { m.fire() },
@@ -341,6 +403,7 @@ func (m *model) actions() map[string]func(*rapid.T) {
 			time.Sleep(time.Duration(rapid.IntRange(0, 1000).Draw(t, "us")) * time.Microsecond)
 			m.crash(rapid.Bool().Draw(t, "power") && m.o.Sync == SyncAlways)
 		},
+		"killAt": func(*rapid.T) { m.crashAt() },
 		"reopen": func(*rapid.T) { m.reopen() },
 		"faults": func(*rapid.T) { m.fail() },
 		"": func(t *rapid.T) {
@@ -368,7 +431,7 @@ func (m *model) reopen() {
 // finish: in the end everything acknowledged was fired and settled, and nothing is left.
 func (m *model) finish() {
 	m.crash(m.o.Sync == SyncAlways)
-	m.clock.Add(60_000)
+	m.clock.Store(max(m.clock.Load(), m.latest) + 1)
 	m.drain()
 	end := time.Now().Add(modelPatience)
 	for m.s.Stats().Pending > 0 { // settled before the crash but not synced, or of unknown outcome
