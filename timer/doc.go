@@ -12,7 +12,7 @@
 //     an Open and a Close.
 //   - A flow fires in (due, LSN) order over all its entries that are durable at that moment.
 //   - A settled entry does not come back once its settle is synced: within 50 ms (SyncAlways).
-//   - RAM does not grow with the number of entries in runs, but for one bit each. A flow has at most
+//   - RAM does not grow with the number of entries in runs, but for one or two bits each. Bodies are read ahead within a budget. A flow has at most
 //     Options.Window entries in the wheel; unsealed segments have their index in RAM.
 //
 // # Goroutines and locks

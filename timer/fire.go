@@ -58,13 +58,13 @@ func (s *Store) firing(sink func([]Item)) {
 	}
 }
 
-// due fires what is due at now. far: the loaded part of the future gets short.
+// due fires what is due at now. far: the loader should bring more of the future.
 func (s *Store) due(now int64) (items []Item, next int64, armed, far bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	items = s.wheel.fire(now, nil, fireBatch)
 	next, armed = s.wheel.nextDue()
-	return items, next, armed, now+s.o.Horizon.Milliseconds()/2 > s.wheel.horizon
+	return items, next, armed, now+s.o.Horizon.Milliseconds()/2 > s.wheel.horizon || s.wheel.ahead.wants(now)
 }
 
 // Load returns the body of an item that the sink got, in a fresh slice. It reads the disk and may be called from any
@@ -86,6 +86,11 @@ func (s *Store) Load(it Item) ([]byte, error) {
 	case home == nil:
 		s.mu.Unlock()
 		return nil, ErrCorrupt
+	}
+	if body := s.takeBody(e); body != nil {
+		s.loadsFromRuns++
+		s.mu.Unlock()
+		return body, nil
 	}
 	home.refs++
 	s.mu.Unlock()
@@ -127,6 +132,7 @@ func (s *Store) settle(e *entry) bool {
 		return false
 	}
 	delete(f.fired, e.lsn)
+	s.takeBody(e)
 	s.wheel.count(f, e.due, -1)
 	e.done = true
 	if e.home != nil && e.home.run != nil {

@@ -26,6 +26,7 @@ func checkInvariants(t fataler, s *Store) {
 	if pending != s.wheel.pending {
 		t.Fatalf("flows have %d pending, the wheel says %d", pending, s.wheel.pending)
 	}
+	checkAhead(t, s)
 	homes := int64(0)
 	for _, g := range s.segs {
 		for _, e := range g.entries {
@@ -75,5 +76,22 @@ func checkFlow(t fataler, w *wheel, f *flow) {
 	}
 	if hours != f.pending {
 		t.Fatalf("flow %v: hours add up to %d, pending is %d", f.name, hours, f.pending)
+	}
+}
+
+// checkAhead: what was read ahead belongs to entries that are armed or fired, and is counted.
+func checkAhead(t fataler, s *Store) {
+	t.Helper()
+	held := int64(0)
+	for _, f := range s.wheel.flows {
+		for _, e := range f.armed.a[f.armed.head:] {
+			held += int64(len(e.body))
+		}
+		for _, e := range f.fired {
+			held += int64(len(e.body))
+		}
+	}
+	if held != s.wheel.ahead.held || held > s.o.ReadAheadBytes {
+		t.Fatalf("%d bytes are read ahead, %d are counted, the budget is %d", held, s.wheel.ahead.held, s.o.ReadAheadBytes)
 	}
 }

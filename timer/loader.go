@@ -27,6 +27,7 @@ func (s *Store) loader() {
 				s.wakeLoaderAfter()
 				break
 			}
+			s.readAhead()
 			if !more {
 				break
 			}
@@ -79,7 +80,10 @@ func (s *Store) loadPass() (more bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		if stop := p.apply(batch, upTo); stop || upTo == p.limit {
+		stop := p.apply(batch, upTo)
+		s.readAhead()
+		s.wakeFiring()
+		if stop || upTo == p.limit {
 			return stop, nil
 		}
 	}
@@ -203,7 +207,6 @@ func (p *pass) apply(batch []found, upTo key) (stop bool) {
 			nearest = f.resume
 		}
 	}
-	s.wakeFiring()
 	return upTo != p.limit && upTo.less(nearest)
 }
 

@@ -455,6 +455,7 @@ func runModel(t *rapid.T, sabotage vfs.Hook) *model {
 	m.o.SyncEvery = 5 * time.Millisecond
 	m.o.SegmentBytes = rapid.SampledFrom([]int64{16 << 10, 64 << 10}).Draw(t, "segment")
 	m.o.Window = rapid.SampledFrom([]int{1, 2, 4, 9}).Draw(t, "window")
+	m.o.ReadAheadBytes = rapid.SampledFrom([]int64{1, 2000, 1 << 20}).Draw(t, "ahead")
 	m.o.loadBatch = rapid.SampledFrom([]int{1, 3, 1024}).Draw(t, "batch")
 	m.open()
 	defer func() { m.s.Close() }()

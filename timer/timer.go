@@ -56,16 +56,17 @@ const (
 
 // Options configure a Store. Start from DefaultOptions; a zero field takes its default.
 type Options struct {
-	Dir          string        // the data folder; made if it does not exist
-	FS           FS            // default: the operating system's
-	Now          func() int64  // wall clock in Unix ms; default: the operating system's
-	Log          *slog.Logger  // default: nothing is logged
-	Sync         SyncMode      // default: SyncAlways
-	SyncEvery    time.Duration // SyncInterval only: longest time that a Put stays unsynced; default 500 ms
-	SegmentBytes int64         // size of an intake segment, 16 KiB to 1 GiB; default 64 MiB. Bounds the size of an entry
-	GroupBytes   int           // most bytes that wait for the writer before Put answers ErrBusy; default 8 MiB
-	Horizon      time.Duration // how far ahead entries are loaded into RAM; default 60 s
-	Window       int           // entries of one flow in RAM, fired and unsettled ones included; default 8192
+	Dir            string        // the data folder; made if it does not exist
+	FS             FS            // default: the operating system's
+	Now            func() int64  // wall clock in Unix ms; default: the operating system's
+	Log            *slog.Logger  // default: nothing is logged
+	Sync           SyncMode      // default: SyncAlways
+	SyncEvery      time.Duration // SyncInterval only: longest time that a Put stays unsynced; default 500 ms
+	SegmentBytes   int64         // size of an intake segment, 16 KiB to 1 GiB; default 64 MiB. Bounds the size of an entry
+	GroupBytes     int           // most bytes that wait for the writer before Put answers ErrBusy; default 8 MiB
+	Horizon        time.Duration // how far ahead entries are loaded into RAM; default 60 s
+	ReadAheadBytes int64         // bodies of sealed entries that are read into RAM up to 5 s before they are due; default 32 MiB
+	Window         int           // entries of one flow in RAM, fired and unsettled ones included; default 8192
 
 	poll          time.Duration // longest sleep between two looks at the wall clock
 	backoff       time.Duration // first pause after an I/O error; doubles up to 50 times this
@@ -76,15 +77,16 @@ type Options struct {
 // DefaultOptions returns every default but Dir, which has none.
 func DefaultOptions() Options {
 	return Options{
-		FS:           vfs.OS{},
-		Now:          func() int64 { return time.Now().UnixMilli() },
-		Log:          slog.New(slog.DiscardHandler),
-		Sync:         SyncAlways,
-		SyncEvery:    500 * time.Millisecond,
-		SegmentBytes: 64 << 20,
-		GroupBytes:   8 << 20,
-		Horizon:      time.Minute,
-		Window:       8192,
+		FS:             vfs.OS{},
+		Now:            func() int64 { return time.Now().UnixMilli() },
+		Log:            slog.New(slog.DiscardHandler),
+		Sync:           SyncAlways,
+		SyncEvery:      500 * time.Millisecond,
+		SegmentBytes:   64 << 20,
+		GroupBytes:     8 << 20,
+		Horizon:        time.Minute,
+		Window:         8192,
+		ReadAheadBytes: 32 << 20,
 
 		poll:          100 * time.Millisecond,
 		backoff:       100 * time.Millisecond,
@@ -137,6 +139,7 @@ func (o Options) withDefaults() (Options, error) {
 	o.SegmentBytes = orDefault(o.SegmentBytes, d.SegmentBytes)
 	o.GroupBytes = orDefault(o.GroupBytes, d.GroupBytes)
 	o.Horizon = orDefault(o.Horizon, d.Horizon)
+	o.ReadAheadBytes = orDefault(o.ReadAheadBytes, d.ReadAheadBytes)
 	o.Window = orDefault(o.Window, d.Window)
 	o.poll = orDefault(o.poll, d.poll)
 	o.backoff = orDefault(o.backoff, d.backoff)

@@ -29,6 +29,7 @@ type entry struct {
 	ord    uint32 // its number in the run
 	lane   uint16
 	done   bool
+	body   []byte // read ahead
 }
 
 func (e *entry) key() key { return key{e.due, e.lsn} }
@@ -67,10 +68,11 @@ type wheel struct {
 	window  int
 	horizon int64 // ms; entries due before it are loaded as windows allow
 	pending int64
+	ahead   ahead
 }
 
 func newWheel(window int) *wheel {
-	w := &wheel{flows: map[Flow]*flow{}, window: window, horizon: math.MinInt64}
+	w := &wheel{flows: map[Flow]*flow{}, window: window, horizon: math.MinInt64, ahead: newAhead()}
 	w.next = heap[*flow]{
 		less:  func(a, b *flow) bool { return a.armed.min().key().less(b.armed.min().key()) },
 		moved: func(f *flow, at int) { f.at = at },
@@ -140,6 +142,7 @@ func (w *wheel) arm(e *entry) {
 // is over for this flow: what it would bring lies behind the new resume point.
 func (w *wheel) evict(f *flow) {
 	e := f.armed.popMax()
+	w.ahead.drop(e)
 	w.reorder(f)
 	f.resume = e.key()
 	f.loading = false
@@ -208,8 +211,13 @@ func (w *wheel) load(f *flow, k key, make func() *entry) {
 		f.loading = false
 		return
 	}
-	w.arm(make())
+	e := make()
+	w.arm(e)
+	w.ahead.queue.push(e)
 }
+
+// armed says whether e is in the wheel and not fired.
+func (w *wheel) armed(e *entry) bool { return e.flow.armed.has(e) }
 
 // passed tells a flow that is loading that everything before limit was offered.
 func (w *wheel) passed(f *flow, limit key) {
@@ -268,10 +276,21 @@ func (d *deque) popMax() *entry {
 	return e
 }
 
-// remove takes e out if it is there.
-func (d *deque) remove(e *entry) bool {
+// find returns the place of e in a, -1 if it is not there.
+func (d *deque) find(e *entry) int {
 	at := d.head + d.before(e.key())
 	if at == len(d.a) || d.a[at] != e {
+		return -1
+	}
+	return at
+}
+
+func (d *deque) has(e *entry) bool { return d.find(e) >= 0 }
+
+// remove takes e out if it is there.
+func (d *deque) remove(e *entry) bool {
+	at := d.find(e)
+	if at < 0 {
 		return false
 	}
 	d.a = append(d.a[:at], d.a[at+1:]...)
