@@ -54,13 +54,15 @@ type dataFile struct {
 	seg *segment // one of the two
 	run *run
 
+	occupied int64 // bytes on the disk: less than size once it was punched
+
 	refs   int  // readers
 	doomed bool // no MANIFEST names it any more: recycle or unlink it once refs is 0
 	rotten bool // it holds damaged records: keep it as evidence
 }
 
 func newDataFile(id, epoch uint64, path string, f vfs.File, size int64) dataFile {
-	return dataFile{id: id, epoch: epoch, seed: seedOf(id, epoch), path: path, f: f, size: size}
+	return dataFile{id: id, epoch: epoch, seed: seedOf(id, epoch), path: path, f: f, size: size, occupied: size}
 }
 
 // readRecord reads and checks the record of length bytes at off.

@@ -132,6 +132,13 @@
 // It is rewritten as one edit (MANIFEST.tmp, fsync, rename, fsync of the folder) when it grows and on every Open. A sealed segment is dropped by the
 // edit that adds its run and carries all bitmap changes over: then no settle record in it is needed any more.
 //
+// # Space
+//
+// The janitor gives the space of done entries back by punching holes into the records of a run: every longest stretch of done entries in
+// which 256 KiB or more are still on the disk, from the first page boundary in it to the last. It looks every 2 s, and does it once 2 MiB came
+// together in all runs. First an edit makes their bits durable, so a record that was punched is done in MANIFEST, whatever crashes; nobody reads
+// it any more. A run that is all done is dropped and unlinked. Where the file system cannot punch, that is all.
+//
 // # Crashes
 //
 //	when                                     after it
@@ -144,6 +151,8 @@
 //	settle synced, segment sealed            done: the bitmap in MANIFEST has it
 //	segment made, not in MANIFEST            unlinked: nothing was written to it
 //	run dropped from MANIFEST, not unlinked  unlinked
+//	bits in MANIFEST, run not punched        punched when the next round pays
+//	run punched, hole not on the disk yet    as before it: nobody reads there
 //	MANIFEST.tmp written, not renamed        unlinked; the old MANIFEST counts
 //
 // A damaged place in a segment is a torn tail if nothing proves that it was ever synced, and cuts the segment there. It is rot, skipped, counted and
@@ -151,7 +160,7 @@
 // syncs the segments that it replays and notes their ends, so that the next Open does not judge them by groups that
 // came after. A run that MANIFEST does not name is deleted unless MANIFEST names one of its segments that is gone:
 // then MANIFEST lost its last edit, and the run is adopted. Without a readable MANIFEST every run and segment counts; settled
-// entries of runs may come back then.
+// entries of runs may come back then, but for those that lie in a hole and have lost their bytes to it.
 //
 // # Failing disks
 //

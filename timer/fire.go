@@ -95,8 +95,11 @@ func (s *Store) Load(it Item) ([]byte, error) {
 	home.refs++
 	s.mu.Unlock()
 	r, err := home.readRecord(off, int(e.length))
-	damaged := errors.Is(err, ErrCorrupt)
 	s.mu.Lock()
+	if err != nil && e.flow.fired[e.lsn] != e { // settled meanwhile, so its record may have been punched
+		err = ErrSettled
+	}
+	damaged := errors.Is(err, ErrCorrupt)
 	s.release(home)
 	home.rotten = home.rotten || damaged
 	if err == nil && home.run != nil {

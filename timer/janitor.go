@@ -15,8 +15,12 @@ const spareFiles = 2
 // janitor is the one goroutine that makes segments, seals them, writes MANIFEST and unlinks.
 func (s *Store) janitor() {
 	defer s.wg.Done()
+	look := time.NewTicker(s.o.lookEvery)
+	defer look.Stop()
+	looks := false
 	for {
-		did, err := s.chore()
+		did, err := s.chore(looks)
+		looks = false
 		switch {
 		case errors.Is(err, ErrClosed):
 			return
@@ -30,6 +34,8 @@ func (s *Store) janitor() {
 		default:
 			select {
 			case <-s.janitorWake:
+			case <-look.C:
+				looks = true
 			case <-s.stop:
 				return
 			}
@@ -42,8 +48,8 @@ func (s *Store) janitor() {
 	}
 }
 
-// chore does the most urgent piece of work, if there is any.
-func (s *Store) chore() (did bool, err error) {
+// chore does the most urgent piece of work, if there is any. looks: it is time to see whether something pays that is not urgent.
+func (s *Store) chore(looks bool) (did bool, err error) {
 	s.mu.Lock()
 	cut := s.cut
 	dead := s.deadRun()
@@ -69,8 +75,11 @@ func (s *Store) chore() (did bool, err error) {
 			return true, errors.Join(noSpare, err)
 		}
 		return true, nil
+	case looks || noSpare != nil:
+		did, err := s.punch()
+		return did, errors.Join(noSpare, err)
 	}
-	return false, noSpare
+	return false, nil
 }
 
 func (s *Store) deadRun() *run {

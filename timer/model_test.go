@@ -50,6 +50,7 @@ type model struct {
 	dying    bool        // reads may fail
 	crashes  int
 	seals    int64
+	punched  int64
 }
 
 const (
@@ -285,7 +286,7 @@ func (m *model) crash(power bool) {
 	m.reboot(power)
 	m.s.Close()
 	m.inflight.Wait()
-	m.seals += m.s.Stats().Seals
+	m.tally()
 	m.crashes++
 	m.open()
 }
@@ -416,6 +417,13 @@ func (m *model) actions() map[string]func(*rapid.T) {
 	}
 }
 
+// tally adds up what the store did in this life.
+func (m *model) tally() {
+	st := m.s.Stats()
+	m.seals += st.Seals
+	m.punched += st.PunchedBytes
+}
+
 func (m *model) reopen() {
 	if err := m.s.Close(); err != nil {
 		m.t.Fatalf("close: %v", err)
@@ -424,7 +432,7 @@ func (m *model) reopen() {
 		e.synced = e.synced || e.settled
 	}
 	m.mem = m.mem.AfterKill()
-	m.seals += m.s.Stats().Seals
+	m.tally()
 	m.open()
 }
 
@@ -457,11 +465,12 @@ func runModel(t *rapid.T, sabotage vfs.Hook) *model {
 	m.o.Window = rapid.SampledFrom([]int{1, 2, 4, 9}).Draw(t, "window")
 	m.o.ReadAheadBytes = rapid.SampledFrom([]int64{1, 2000, 1 << 20}).Draw(t, "ahead")
 	m.o.loadBatch = rapid.SampledFrom([]int{1, 3, 1024}).Draw(t, "batch")
+	m.o.punchBytes, m.o.lookEvery = rapid.SampledFrom([]int64{1 << 10, pageBytes}).Draw(t, "punch"), time.Millisecond
 	m.open()
 	defer func() { m.s.Close() }()
 	t.Repeat(m.actions())
 	m.finish()
-	m.seals += m.s.Stats().Seals
+	m.tally()
 	return m
 }
 
@@ -483,11 +492,11 @@ func skip(op vfs.Op, prefix string) vfs.Hook {
 }
 
 func TestModel(t *testing.T) {
-	var puts, crashes, seals int64
+	var puts, crashes, seals, punched int64
 	sabotage := sabotages[os.Getenv("TIMER_SABOTAGE")]
 	rapid.Check(t, func(t *rapid.T) {
 		m := runModel(t, sabotage)
-		puts, crashes, seals = puts+int64(m.n), crashes+int64(m.crashes), seals+m.seals
+		puts, crashes, seals, punched = puts+int64(m.n), crashes+int64(m.crashes), seals+m.seals, punched+m.punched
 	})
-	t.Logf("%d puts, %d crashes, %d seals", puts, crashes, seals)
+	t.Logf("%d puts, %d crashes, %d seals, %d bytes punched", puts, crashes, seals, punched)
 }

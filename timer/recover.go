@@ -138,7 +138,9 @@ func (rc *recovery) runs() error {
 		r, err := openRun(s.o.FS, path, id)
 		switch {
 		case err == nil:
-			rc.adopt(r)
+			if err := rc.adopt(r); err != nil {
+				return err
+			}
 			continue
 		case errors.Is(err, ErrCorrupt):
 			s.corrupt("a run cannot be read, its entries are lost unless their segment is still there", path, "err", err)
@@ -174,7 +176,9 @@ func (rc *recovery) unnamedRuns() error {
 		case err == nil && rc.replaces(r):
 			s.o.Log.Warn("timer: adopting a run that MANIFEST does not name: its segment is gone", "path", r.path)
 			rc.state.runs[id] = runMeta{r.epoch, r.entries}
-			rc.adopt(r)
+			if err := rc.adopt(r); err != nil {
+				return err
+			}
 			continue
 		case err == nil:
 			r.f.Close()
@@ -194,15 +198,21 @@ func (rc *recovery) replaces(r *run) bool {
 	return false
 }
 
-func (rc *recovery) adopt(r *run) {
+func (rc *recovery) adopt(r *run) error {
 	for i := range r.flows {
 		r.names = append(r.names, rc.s.wheel.flow(r.flows[i].name))
 	}
 	r.load(rc.state.done[r.id], rc.state.cancelled[r.id])
 	rc.s.runs = append(rc.s.runs, r)
+	if rc.rebuilt {
+		if err := rc.s.findPunched(r); err != nil {
+			return fmt.Errorf("%s: %w", r.path, err)
+		}
+	}
 	rc.highest = max(rc.highest, r.maxLSN)
 	rc.state.runs[r.id] = runMeta{r.epoch, r.entries}
 	rc.s.countRun(r)
+	return nil
 }
 
 // countRun adds what is pending in a run to the counts of its flows. An hour that is wholly pending or wholly done needs only the

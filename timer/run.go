@@ -52,7 +52,7 @@ func getIndexEntry(b []byte) indexEntry {
 	}
 }
 
-// run is a sealed run: what its footer says, and its bitmaps. done, cancelled, dirty, pending and badPages are guarded by Store.mu, the
+// run is a sealed run: what its footer says, and its bitmaps. done, cancelled, dirty, pending, punched and badPages are guarded by Store.mu, the
 // rest never changes.
 type run struct {
 	dataFile
@@ -64,7 +64,10 @@ type run struct {
 	cancelled []uint64            // those of done that were cancelled; nil: none
 	dirty     map[uint32]struct{} // words of both that MANIFEST does not have
 	pending   int
+	punched   int          // how many entries were done when it was last punched
 	badPages  map[int]bool // damaged index pages that were reported
+
+	holes holes // the janitor's
 }
 
 // runFooter is the end of a run file.
@@ -213,6 +216,9 @@ func readRun(f vfs.File, path string, id uint64) (*run, error) {
 	}
 	if r.flows, err = decodeFlows(table); err != nil {
 		return nil, fmt.Errorf("%w: its flow table", err)
+	}
+	if r.occupied, err = f.Occupied(); err != nil {
+		return nil, err
 	}
 	r.prepare()
 	return r, nil

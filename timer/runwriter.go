@@ -193,7 +193,7 @@ func (w *runWriter) end(next func() (keyLine, bool, error)) error {
 	if err := w.index.add(append(table, r.encode(r.id, r.epoch)...)); err != nil {
 		return err
 	}
-	r.size = w.index.at
+	r.size, r.occupied = w.index.at, w.index.at
 	if err := w.index.flush(); err != nil {
 		return err
 	}

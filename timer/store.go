@@ -31,12 +31,14 @@ type Store struct {
 	cut                         *cutRequest
 	seals                       int64
 	loadsFromLog, loadsFromRuns int64
+	punchedBytes                int64
 	manifestSize                int64
 	closed                      bool
 
 	damaged  atomic.Int64
 	pauseNow time.Duration // the janitor's
 	sealing  []byte        // the janitor's, for one segment
+	noPunch  bool          // the janitor's: the file system cannot
 
 	spares      chan *segment // the next segment, made ahead; capacity 1
 	troubles    chan error    // the janitor's last failure; capacity 1
@@ -159,10 +161,11 @@ type Stats struct {
 	OldestOverdueMs int64 // age of the oldest of them in ms, 0 when there is none
 	Segments        int   // intake segments that are not sealed
 	Runs            int   // sealed runs
-	DiskBytes       int64 // size of all files of the store
+	DiskBytes       int64 // what all files of the store occupy on the disk
 	LastLSN         LSN   // the highest number given out
 	Corrupt         int64 // damaged records, pages and files met since Open
 	Seals           int64 // segments sealed since Open
+	PunchedBytes    int64 // given back since Open by punching delivered messages out of runs
 	LoadsFromLog    int64 // bodies read from unsealed segments since Open
 	LoadsFromRuns   int64 // bodies read from sealed runs since Open
 }
@@ -184,16 +187,18 @@ func (s *Store) Stats() Stats {
 		Corrupt:   s.damaged.Load(),
 		Seals:     s.seals,
 
+		PunchedBytes: s.punchedBytes,
+
 		LoadsFromLog: s.loadsFromLog, LoadsFromRuns: s.loadsFromRuns,
 	}
 	for _, g := range s.segs {
 		st.DiskBytes += g.size
 	}
 	for _, r := range s.runs {
-		st.DiskBytes += r.size
+		st.DiskBytes += r.occupied
 	}
 	for _, d := range s.trash {
-		st.DiskBytes += d.size
+		st.DiskBytes += d.occupied
 	}
 	oldest := int64(math.MaxInt64)
 	for _, f := range s.wheel.flows {

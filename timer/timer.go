@@ -72,6 +72,8 @@ type Options struct {
 	backoff       time.Duration // first pause after an I/O error; doubles up to 50 times this
 	manifestBytes int64         // MANIFEST size below which it is not rewritten
 	loadBatch     int           // index entries that the loader applies per hold of the lock
+	punchBytes    int64         // the smallest stretch of done records that is punched out of a run
+	lookEvery     time.Duration // how often the janitor looks whether punching pays
 }
 
 // DefaultOptions returns every default but Dir, which has none.
@@ -92,6 +94,8 @@ func DefaultOptions() Options {
 		backoff:       100 * time.Millisecond,
 		manifestBytes: 1 << 20,
 		loadBatch:     1024,
+		punchBytes:    256 << 10,
+		lookEvery:     2 * time.Second,
 	}
 }
 
@@ -145,6 +149,8 @@ func (o Options) withDefaults() (Options, error) {
 	o.backoff = orDefault(o.backoff, d.backoff)
 	o.manifestBytes = orDefault(o.manifestBytes, d.manifestBytes)
 	o.loadBatch = orDefault(o.loadBatch, d.loadBatch)
+	o.punchBytes = orDefault(o.punchBytes, d.punchBytes)
+	o.lookEvery = orDefault(o.lookEvery, d.lookEvery)
 	if o.SegmentBytes < minSegmentBytes || o.SegmentBytes > maxSegmentBytes {
 		return o, fmt.Errorf("timer: segment size %d is outside %d..%d bytes", o.SegmentBytes, minSegmentBytes, maxSegmentBytes)
 	}

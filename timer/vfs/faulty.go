@@ -19,13 +19,14 @@ const (
 	OpSync
 	OpFree
 	OpAllocate
+	OpPunch
 )
 
 // Fault is what happens instead of an operation.
 type Fault struct {
 	Err   error
 	Short bool // OpWrite: the first half is written before the error
-	Skip  bool // OpSync, OpSyncDir, OpRename, OpRemove: the operation is left out and success is reported
+	Skip  bool // OpSync, OpSyncDir, OpRename, OpRemove, OpPunch: the operation is left out and success is reported
 }
 
 // Hook decides about an operation: nil lets it pass. Path is the new name for OpRename and the name at
@@ -163,4 +164,8 @@ func (f *faultyFile) Sync(data bool) error {
 		m.failSync()
 	}
 	return x.Err
+}
+
+func (f *faultyFile) Punch(off, n int64) error {
+	return f.fs.do(OpPunch, f.path, func() error { return f.File.Punch(off, n) })
 }

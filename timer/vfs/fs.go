@@ -37,6 +37,12 @@ type File interface {
 	Allocate(size int64) error // makes the file at least size bytes long, zeros at the end, with all of them taken from the disk now
 	Sync(data bool) error      // data: contents and length only (fdatasync)
 	Size() (int64, error)
+	// Punch gives the space of n bytes at off back to the disk, as far as whole blocks lie in there; they read as zeros from then on,
+	// and the size stays. Like a write it is durable after Sync only. errors.ErrUnsupported: this file system cannot.
+	Punch(off, n int64) error
+	Occupied() (int64, error) // bytes on the disk, without holes
+	// Data returns the first stretch at or past off that is not a hole; io.EOF if there is none.
+	Data(off int64) (from, to int64, err error)
 	Close() error
 }
 

@@ -1,10 +1,12 @@
 package vfs
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"math/rand/v2"
 	"path"
 	"sort"
@@ -13,8 +15,10 @@ import (
 	"syscall"
 )
 
-// sector is the unit in which unsynced bytes survive or vanish.
-const sector = 512
+const (
+	sector = 512  // the unit in which unsynced bytes survive or vanish
+	block  = 4096 // the unit in which space is given back
+)
 
 // errDead is what a file system answers after Kill.
 var errDead = errors.New("vfs: the machine is off")
@@ -45,7 +49,8 @@ type nameOp struct {
 type node struct {
 	live    []byte
 	durable []byte
-	writes  []write // since the last sync, oldest first
+	writes  []write        // since the last sync, oldest first
+	holes   map[int64]bool // punched blocks, by number, as a process sees them
 }
 
 // write is unsynced: data at off, or for a truncation data == nil and the new size in off.
@@ -92,7 +97,7 @@ func (m *Mem) used() int64 {
 }
 
 // space is what a file takes of the disk.
-func (n *node) space() int64 { return int64(len(n.live)) }
+func (n *node) space() int64 { return int64(len(n.live)) - n.punched() }
 
 // unlimited is what a Mem without a capacity says it has.
 const unlimited = 1 << 50
@@ -193,6 +198,7 @@ func (n *node) clone(seen map[*node]*node) *node {
 	}
 	c := &node{live: append([]byte(nil), n.live...), durable: append([]byte(nil), n.durable...)}
 	c.writes = append(c.writes, n.writes...) // the data of a write never changes
+	c.holes = maps.Clone(n.holes)
 	seen[n] = c
 	return c
 }
@@ -215,6 +221,19 @@ func (n *node) losePower(keep func() bool) {
 	}
 	n.writes = nil
 	n.live = append([]byte(nil), n.durable...)
+	maps.DeleteFunc(n.holes, func(at int64, _ bool) bool {
+		return at*block >= int64(len(n.live)) || len(bytes.TrimLeft(n.live[at*block:min((at+1)*block, int64(len(n.live)))], "\x00")) > 0
+	})
+}
+
+// punched returns how many bytes were given back.
+func (n *node) punched() int64 { return int64(len(n.holes)) * block }
+
+// fill takes the blocks under size bytes at off back from the disk.
+func (n *node) fill(off, size int64) {
+	for at := off / block; at*block < off+size && len(n.holes) > 0; at++ {
+		delete(n.holes, at)
+	}
 }
 
 func resize(b []byte, size int64) []byte {
@@ -261,7 +280,7 @@ func (m *Mem) Create(name string) (File, error) {
 		return nil, err
 	}
 	if n := m.live[name]; n != nil {
-		n.live = nil
+		n.live, n.holes = nil, nil
 		n.writes = append(n.writes, write{})
 		return m.handle(n), nil
 	}
@@ -424,6 +443,7 @@ func (f *memFile) write(p []byte, off int64) (int, error) {
 	}
 	if n > 0 {
 		f.n.live = put(f.n.live, p[:n], off)
+		f.n.fill(off, int64(n))
 		f.n.writes = append(f.n.writes, write{off: off, data: append([]byte(nil), p[:n]...)})
 	}
 	return n, err
@@ -455,6 +475,7 @@ func (f *memFile) Truncate(size int64) error {
 		return err
 	}
 	f.n.live = resize(f.n.live, size)
+	maps.DeleteFunc(f.n.holes, func(at int64, _ bool) bool { return at*block >= size })
 	f.n.writes = append(f.n.writes, write{off: size})
 	return nil
 }
@@ -488,6 +509,53 @@ func (f *memFile) Size() (int64, error) {
 	f.m.mu.Lock()
 	defer f.m.mu.Unlock()
 	return int64(len(f.n.live)), f.m.aliveLocked()
+}
+
+func (f *memFile) Punch(off, n int64) error {
+	f.m.mu.Lock()
+	defer f.m.mu.Unlock()
+	if err := f.m.aliveLocked(); err != nil {
+		return err
+	}
+	end := min(off+n, int64(len(f.n.live)))
+	if off >= end {
+		return nil
+	}
+	zeros := make([]byte, end-off)
+	f.n.live = put(f.n.live, zeros, off)
+	f.n.writes = append(f.n.writes, write{off: off, data: zeros})
+	if f.n.holes == nil {
+		f.n.holes = map[int64]bool{}
+	}
+	for at := (off + block - 1) / block; (at+1)*block <= end; at++ {
+		f.n.holes[at] = true
+	}
+	return nil
+}
+
+func (f *memFile) Occupied() (int64, error) {
+	f.m.mu.Lock()
+	defer f.m.mu.Unlock()
+	return (int64(len(f.n.live))+block-1)/block*block - f.n.punched(), f.m.aliveLocked()
+}
+
+func (f *memFile) Data(off int64) (from, to int64, err error) {
+	f.m.mu.Lock()
+	defer f.m.mu.Unlock()
+	if err := f.m.aliveLocked(); err != nil {
+		return 0, 0, err
+	}
+	size := int64(len(f.n.live))
+	for from = off; from < size && f.n.holes[from/block]; {
+		from = (from/block + 1) * block
+	}
+	if from >= size {
+		return 0, 0, io.EOF
+	}
+	for to = from; to < size && !f.n.holes[to/block]; {
+		to = (to/block + 1) * block
+	}
+	return from, min(to, size), nil
 }
 
 func (f *memFile) Close() error {

@@ -3,6 +3,7 @@ package vfs
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -128,4 +129,38 @@ func retry(call func() error) error {
 			return err
 		}
 	}
+}
+
+func (f osFile) Punch(off, n int64) error {
+	for {
+		err := unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, off, n)
+		if !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
+
+const statBlock = 512 // the unit of st_blocks, whatever the file system
+
+func (f osFile) Occupied() (int64, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return 0, err
+	}
+	return st.Blocks * statBlock, nil
+}
+
+func (f osFile) Data(off int64) (from, to int64, err error) {
+	from, err = unix.Seek(int(f.Fd()), off, unix.SEEK_DATA)
+	switch {
+	case errors.Is(err, unix.ENXIO):
+		return 0, 0, io.EOF
+	case errors.Is(err, unix.EINVAL): // the file system knows no holes
+		to, err = f.Size()
+		return off, to, err
+	case err != nil:
+		return 0, 0, err
+	}
+	to, err = unix.Seek(int(f.Fd()), from, unix.SEEK_HOLE)
+	return from, to, err
 }
