@@ -20,6 +20,7 @@ import (
 func punchRig(t *testing.T) *rig {
 	r := newRig(t)
 	r.o.Window, r.o.SegmentBytes, r.o.punchBytes, r.o.lookEvery = 1024, 64<<10, pageBytes, time.Millisecond
+	r.o.ReadAheadBytes = 1 // what is loaded is read then
 	r.kill(false)
 	return r
 }
