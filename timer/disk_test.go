@@ -67,36 +67,6 @@ func TestFailedGroupIsCutOff(t *testing.T) {
 	r.wantCorrupt(false)
 }
 
-// Settles that were in a failed group are written again.
-func TestFailedSettlesAreWrittenAgain(t *testing.T) {
-	r := newRig(t)
-	r.put(1, 50, 10)
-	open := r.segment().path
-	r.clock.Store(rigNow + 60)
-	r.s.Start(r.c.sink)
-	item := r.c.wait(t)[0]
-	var fail atomic.Int64
-	failed := make(chan struct{})
-	r.fs.Set(func(op vfs.Op, path string) *vfs.Fault {
-		if op != vfs.OpSync || path != open {
-			return nil
-		}
-		if fail.Add(1) == 1 {
-			close(failed)
-		}
-		return &vfs.Fault{Err: syscall.EIO}
-	})
-	r.s.Settle(item)
-	<-failed
-	r.until("puts again", func() bool {
-		_, err := putWait(r.s, &Entry{Flow: Flow{"b", "t"}, Due: rigNow + 6000})
-		return err == nil
-	})
-	r.put(2, 6000, 10)
-	r.kill(true)
-	r.wantPending(3)
-}
-
 // A segment is not recycled under a reader.
 func TestLoadWhileTheSegmentIsSealed(t *testing.T) {
 	r := newRig(t)

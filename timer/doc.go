@@ -11,13 +11,15 @@
 //   - Nothing fires before its due time by Options.Now, whatever that clock does, and nothing fires twice between
 //     an Open and a Close.
 //   - A flow fires in (due, LSN) order over all its entries that are durable at that moment.
-//   - A settled entry does not come back once its settle is synced: within 50 ms (SyncAlways).
+//   - A settled entry does not come back after a killed process once its settle is written, at once while the disk works
+//     (SettleThen tells), nor after a power loss once that is synced: within 50 ms (SyncAlways).
 //   - RAM does not grow with the number of entries in runs, but for one or two bits each. Bodies are read ahead within a budget. A flow has at most
 //     Options.Window entries in the wheel; unsealed segments have their index in RAM.
 //
 // # Goroutines and locks
 //
-// The writer owns the open segment: it swaps the open group, writes it, syncs, arms its puts, answers them. The janitor owns
+// The writer owns the open segment: it swaps the open group, writes it, has the syncer sync it, arms its puts, answers them. While a sync
+// goes on, puts gather in the next group; settles do not wait, they and what has gathered are written at once. The janitor owns
 // MANIFEST, seals, makes the next segment ahead, unlinks. The loader reads run indexes. The firing goroutine calls the sink. Store.mu
 // guards flows, wheel and the state of files in RAM, and is never held while the disk is used; intake.mu guards the open
 // group. Neither is taken while the other is held.
@@ -167,6 +169,6 @@
 // After a failed write or fsync of the log every put that is not durable gets its error, Put refuses (ErrFull when the disk is full, else
 // ErrFailed), and the segment is given up: MANIFEST notes where the acknowledged part ends, and it is sealed like a full
 // one, which reads and checks all that is pending in it. The log goes on in a fresh segment once one could be made and
-// MANIFEST could be written; that is retried with growing pauses. Settles wait in RAM meanwhile. After a failed write of
+// MANIFEST could be written; that is retried with growing pauses. Settles wait in RAM meanwhile, nobody waits for them. After a failed write of
 // MANIFEST nothing is known about it; it is rewritten before anything else happens. Firing goes on.
 package timer

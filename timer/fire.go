@@ -117,14 +117,20 @@ func (s *Store) Load(it Item) ([]byte, error) {
 	return append([]byte(nil), r.body...), nil
 }
 
-// Settle says that a fired item was delivered: it will not come back. It is durable within 50 ms (SyncInterval:
-// Options.SyncEvery). Any goroutine; settling twice does nothing.
-func (s *Store) Settle(it Item) {
+// Settle says that a fired item was delivered: it will not come back. It is written at once and durable within 50 ms
+// (SyncInterval: Options.SyncEvery). Any goroutine; settling twice does nothing.
+func (s *Store) Settle(it Item) { s.SettleThen(it, nil) }
+
+// SettleThen is Settle, and calls written once, when a killed process would not forget it any more, or at once if that
+// is so already or cannot be had: while the log fails, and when the store is closed. It is called from the
+// writer's goroutine or before SettleThen returns, and must not block.
+func (s *Store) SettleThen(it Item, written func()) {
 	e := it.entry
 	if e == nil || !s.settle(e) {
+		settle{written: written}.isWritten()
 		return
 	}
-	s.log.settle(e.key())
+	s.log.settle(settle{e.key(), written})
 }
 
 func (s *Store) settle(e *entry) bool {

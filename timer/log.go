@@ -10,10 +10,12 @@ type intake struct {
 	mu      sync.Mutex
 	open    *group
 	spare   *group
-	settles []key // waiting to be written
-	next    LSN   // the next number to give out
-	err     error // why Put is refused, nil when it is not
+	settles []settle // waiting to be written
+	written []settle // empty, for reuse
+	next    LSN      // the next number to give out
+	err     error    // why Put is refused, nil when it is not
 	closing bool
+	over    bool          // nothing will be written any more
 	wake    chan struct{} // capacity 1
 }
 
@@ -30,6 +32,18 @@ type groupRec struct {
 	flow      Flow
 	entry     *entry
 	done      func(error)
+}
+
+// settle is a settled entry on its way into the log.
+type settle struct {
+	key
+	written func() // nil: nobody waits for it
+}
+
+func (x settle) isWritten() {
+	if x.written != nil {
+		x.written()
+	}
 }
 
 func newGroup() *group { return &group{buf: make([]byte, headBytes, 64<<10)} }
@@ -99,29 +113,38 @@ func (in *intake) poke() {
 	}
 }
 
-// settle queues a settled entry for the writer.
-func (in *intake) settle(k key) {
+// settle queues a settled entry for the writer. While the log is failing, or when the store is closed, nobody has to
+// wait for that.
+func (in *intake) settle(x settle) {
 	in.mu.Lock()
-	in.settles = append(in.settles, k)
+	waits := in.err == nil && !in.over
+	if !in.over {
+		in.settles = append(in.settles, settle{key: x.key})
+	}
+	if waits {
+		in.settles[len(in.settles)-1].written = x.written
+	}
 	first := len(in.settles) == 1
 	in.mu.Unlock()
 	if first {
 		in.poke()
 	}
+	if !waits {
+		x.isWritten()
+	}
 }
 
-// take hands the open group to the writer, with the waiting settles as its last records if there are puts or
-// always is set. waiting: settles were left.
-func (in *intake) take(always bool) (g *group, settled []key, waiting, closing bool) {
+// take hands the open group to the writer, with the waiting settles as its last records. Puts alone are left where
+// they are unless the writer wants them.
+func (in *intake) take(puts bool) (g *group, settles []settle, closing bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	closing = in.closing
-	if len(in.open.recs) == 0 && (len(in.settles) == 0 || !always && !closing) {
-		return nil, nil, len(in.settles) > 0, closing
+	if len(in.settles) == 0 && (len(in.open.recs) == 0 || !puts) {
+		return nil, nil, in.closing
 	}
 	g = in.open
-	settled, in.settles = in.settles, nil
-	for rest := settled; len(rest) > 0; {
+	settles, in.settles, in.written = in.settles, in.written, nil
+	for rest := settles; len(rest) > 0; {
 		n := min(len(rest), settlesPerRecord)
 		off := len(g.buf)
 		g.buf = appendSettles(g.buf, rest[:n], in.next)
@@ -133,26 +156,50 @@ func (in *intake) take(always bool) (g *group, settled []key, waiting, closing b
 	if in.open == nil {
 		in.open = newGroup()
 	}
-	return g, settled, false, closing
+	return g, settles, in.closing
 }
 
-// giveBack returns a written group for its buffers.
-func (in *intake) giveBack(g *group, limit int) {
+// giveBack returns a written group and its settles for their buffers.
+func (in *intake) giveBack(g *group, limit int, settles []settle) {
 	g = g.reset(limit)
+	clear(settles)
 	in.mu.Lock()
-	in.spare = g
+	in.spare, in.written = g, settles[:0]
 	in.mu.Unlock()
 }
 
-// refuse makes Put answer err and takes the puts that wait. Settles go on waiting, those given first.
-func (in *intake) refuse(err error, unsynced []key) *group {
+// refuse makes Put answer err and takes the puts that wait. Settles are to be written when the log is open again: those that
+// may be lost with the segment, those of a group that failed, and those that wait. Nobody waits for that.
+func (in *intake) refuse(err error, unsynced []key, failed []settle) *group {
 	in.mu.Lock()
-	defer in.mu.Unlock()
 	in.err = err
-	in.settles = append(unsynced, in.settles...)
+	var all []settle
+	for _, k := range unsynced {
+		all = append(all, settle{key: k})
+	}
+	free := append(failed, in.settles...)
+	for _, x := range free {
+		all = append(all, settle{key: x.key})
+	}
+	in.settles, in.written = all, nil
 	g := in.open
 	in.open = newGroup()
+	in.mu.Unlock()
+	for _, x := range free {
+		x.isWritten()
+	}
 	return g
+}
+
+// end says that the writer is gone.
+func (in *intake) end() {
+	in.mu.Lock()
+	left := in.settles
+	in.settles, in.over = nil, true
+	in.mu.Unlock()
+	for _, x := range left {
+		x.isWritten()
+	}
 }
 
 // accept lets Put through again.

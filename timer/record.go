@@ -93,7 +93,7 @@ func appendPut(b []byte, e *Entry, length int, lsn LSN) []byte {
 }
 
 // appendSettles appends one settle record for at most settlesPerRecord keys; signRecord must follow.
-func appendSettles(b []byte, keys []key, lsn LSN) []byte {
+func appendSettles(b []byte, keys []settle, lsn LSN) []byte {
 	n := len(keys) * settleBytes
 	b = appendHead(b, kindSettle, headBytes+n, 0, lsn, 0)
 	for _, k := range keys {

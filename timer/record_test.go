@@ -22,7 +22,7 @@ func TestGoldenRecords(t *testing.T) {
 	group := make([]byte, headBytes)
 	putGroupHead(group, 0x64, 0x63, 0x48)
 	signRecord(group, 0x5eed)
-	settle := appendSettles(nil, []key{{due: 5, lsn: 6}}, 7)
+	settle := appendSettles(nil, []settle{{key: key{due: 5, lsn: 6}}}, 7)
 	signRecord(settle, 0x5eed)
 	for name, c := range map[string]struct {
 		got  []byte

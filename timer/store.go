@@ -85,11 +85,12 @@ func Open(o Options) (*Store, error) {
 		return nil, fmt.Errorf("timer: open %s: %w", o.Dir, err)
 	}
 	s.wheel.horizon = o.Now() + o.Horizon.Milliseconds()
-	w := &writer{s: s}
+	w := newWriter(s)
 	w.use(first)
-	s.wg.Add(3)
+	s.wg.Add(4)
 	s.written.Add(1)
 	go w.run()
+	go w.syncer()
 	go s.janitor()
 	go s.loader()
 	s.wakeLoader()

@@ -2,22 +2,23 @@ package timer
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/delaygate/delaygate/timer/vfs"
 )
 
 const (
-	settleWriteDelay = 4 * time.Millisecond  // a settle is written after at most this
-	settleSyncDelay  = 40 * time.Millisecond // and synced after at most this
+	settleSyncDelay  = 40 * time.Millisecond // a settle is synced after at most this
 	admitChunk       = 512                   // entries per hold of Store.mu
 	maxUnsynced      = 1 << 19               // LSNs; half of what an Open skips
-	maxBackoffFactor = 50
 	lsnSkip          = 1 << 20
+	maxBackoffFactor = 50
 )
 
-// writer is the one goroutine that appends to the intake log. It swaps the open group, writes it, syncs, arms its
-// puts and answers them; while it does, the next group fills.
+// writer is the one goroutine that appends to the intake log. It swaps the open group, writes it, has it synced, arms
+// its puts and answers them. While a sync is under way puts gather for the next group, but settles are written at
+// once, and what has gathered with them: until it is written, a killed process forgets it.
 type writer struct {
 	s       *Store
 	seg     *segment
@@ -25,46 +26,67 @@ type writer struct {
 	safe    int64 // everything before it is synced
 	written LSN   // highest LSN written, and synced
 	synced  LSN
+	first   LSN // the lowest that this Open gives out
 
-	ready    []groupRec // puts that are written but not answered
-	unsynced []key      // settles that are written but not synced
+	ready    []groupRec // puts that are written; no sync covers them yet
+	unsynced []key      // settles that are written, in order
+	durable  []groupRec // puts that count as stored, to be armed and answered
+	spare    []groupRec // empty, for reuse
+	under    *syncing   // the sync under way, nil if there is none
+	syncDue  bool       // what is written has waited long enough
+
+	toSync chan vfs.File // to the syncer
+	ended  chan error    // from it
+}
+
+// syncing is what a sync that is under way covers.
+type syncing struct {
+	end     int64 // of the segment
+	lsn     LSN
+	puts    []groupRec
+	settles int // of writer.unsynced
+}
+
+func newWriter(s *Store) *writer {
+	return &writer{s: s, first: s.log.next, toSync: make(chan vfs.File), ended: make(chan error, 1)}
+}
+
+// syncer is the goroutine that waits for the disk.
+func (w *writer) syncer() {
+	defer w.s.wg.Done()
+	for f := range w.toSync {
+		w.ended <- f.Sync(true)
+	}
 }
 
 func (w *writer) run() {
 	defer w.s.wg.Done()
 	defer w.s.written.Done()
-	write, sync := stoppedTimer(), stoppedTimer()
-	writeSet, syncSet := false, false
+	defer close(w.toSync)
+	defer w.s.log.end()
+	delay, waiting := stoppedTimer(), false
+	defer delay.Stop()
 	for {
-		writeDue, syncDue := false, false
+		var err error
 		select {
 		case <-w.s.log.wake:
-		case <-write.C:
-			writeDue, writeSet = true, false
-		case <-sync.C:
-			syncDue, syncSet = true, false
+		case err = <-w.ended:
+			err = w.endSync(err)
+		case <-delay.C:
+			w.syncDue, waiting = true, false
 		}
-		g, settled, waiting, closing := w.s.log.take(writeDue)
-		if waiting && !writeSet {
-			write.Reset(settleWriteDelay)
-			writeSet = true
+		over := false
+		if err != nil {
+			w.fail(err, nil, nil)
+		} else {
+			over, err = w.advance()
 		}
-		ok := true
-		if g != nil {
-			ok = w.write(g, settled)
-		}
-		if ok && (syncDue || closing) {
-			ok = w.syncNow()
-		}
-		if g == nil && closing || !ok && !w.reopen() {
+		if over || err != nil && !w.reopen() {
 			return
 		}
-		if closing {
-			w.s.log.poke() // once more round, for what came in between
-		}
-		if w.written != w.synced && !syncSet {
-			sync.Reset(w.syncDelay())
-			syncSet = true
+		if !waiting && w.uncovered() {
+			delay.Reset(w.syncDelay())
+			waiting = true
 		}
 	}
 }
@@ -82,32 +104,114 @@ func (w *writer) syncDelay() time.Duration {
 	return settleSyncDelay
 }
 
-// write appends a group, in several parts where it crosses into the next segment, and answers its puts. False: it
-// failed, and every put that was not durable has its error.
-func (w *writer) write(g *group, settled []key) bool {
+// uncovered says whether something is written that no sync covers.
+func (w *writer) uncovered() bool {
+	if w.under != nil {
+		return w.written != w.under.lsn
+	}
+	return w.written != w.synced
+}
+
+// advance writes what waits, starts the next sync if one is wanted, and answers what the last one covered. over: the
+// store closes and everything is done.
+func (w *writer) advance() (over bool, err error) {
+	g, settles, closing := w.s.log.take(w.under == nil || w.s.o.Sync == SyncInterval)
+	if g != nil {
+		if err := w.write(g, settles); err != nil {
+			return false, err
+		}
+	}
+	if w.under == nil && w.uncovered() && (len(w.ready) > 0 || w.syncDue || closing) {
+		w.startSync()
+	}
+	w.answer()
+	if closing && g != nil {
+		w.s.log.poke() // once more round, for what came in between
+	}
+	return closing && g == nil && w.under == nil, nil
+}
+
+func (w *writer) startSync() {
+	w.under = &syncing{end: w.off, lsn: w.written, puts: w.ready, settles: len(w.unsynced)}
+	w.ready, w.spare, w.syncDue = w.spare, nil, false
+	w.toSync <- w.seg.f
+}
+
+// endSync takes note of how the sync under way ended. When it failed, nothing that it covered counts.
+func (w *writer) endSync(err error) error {
+	u := w.under
+	w.under = nil
+	if err != nil {
+		w.ready = append(u.puts, w.ready...)
+		return fmt.Errorf("sync %s: %w", w.seg.path, err)
+	}
+	w.safe, w.synced, w.durable = u.end, u.lsn, u.puts
+	w.unsynced = slices.Delete(w.unsynced, 0, u.settles)
+	return nil
+}
+
+// flush syncs all that is written, and waits for that.
+func (w *writer) flush() error {
+	w.answer()
+	for w.under != nil || w.uncovered() {
+		if w.under == nil {
+			w.startSync()
+		}
+		if err := w.endSync(<-w.ended); err != nil {
+			return err
+		}
+		w.answer()
+	}
+	return nil
+}
+
+// answer arms the puts that are stored, and answers them.
+func (w *writer) answer() {
+	if len(w.durable) == 0 {
+		return
+	}
+	w.s.admit(w.seg, w.durable)
+	for _, r := range w.durable {
+		r.done(nil)
+	}
+	clear(w.durable)
+	w.durable, w.spare = nil, w.durable[:0]
+}
+
+// write appends a group, in several parts where it crosses into the next segment. When it fails, every put that is
+// not durable has its error.
+func (w *writer) write(g *group, settles []settle) error {
 	for at := 0; at < len(g.recs); {
 		n, size := w.fits(g.recs[at:])
+		err := error(nil)
 		if n == 0 {
-			if err := w.rotate(); err != nil {
-				w.fail(err, g.recs[at:], settled)
-				return false
-			}
-			continue
+			err = w.rotate()
+		} else {
+			err = w.append(g, at, n, size)
 		}
-		if err := w.append(g, at, n, size); err != nil {
-			w.fail(err, g.recs[at:], settled)
-			return false
+		if err != nil {
+			w.fail(err, g.recs[at:], settles)
+			return err
 		}
 		at += n
 	}
-	w.unsynced = append(w.unsynced, settled...)
-	mustSync := w.s.o.Sync == SyncAlways && len(w.ready) > 0 || w.written-w.synced > maxUnsynced
-	if err := w.commit(mustSync); err != nil {
-		w.fail(err, nil, nil)
-		return false
+	for _, x := range settles {
+		w.unsynced = append(w.unsynced, x.key)
+		x.isWritten()
 	}
-	w.s.log.giveBack(g, w.s.o.GroupBytes)
-	return true
+	w.s.log.giveBack(g, w.s.o.GroupBytes, settles)
+	if w.s.o.Sync == SyncInterval {
+		w.durable, w.ready, w.spare = w.ready, w.spare, nil
+		w.answer()
+	}
+	if w.written-max(w.synced, w.first) <= maxUnsynced {
+		return nil
+	}
+	err := w.flush()
+	if err != nil {
+		w.fail(err, nil, nil)
+	}
+	return err
 }
 
 // fits says how many records, and bytes of them, go behind a group record into what is left of the segment.
@@ -148,44 +252,9 @@ func (w *writer) append(g *group, at, n, size int) error {
 	return nil
 }
 
-// commit syncs if asked to, arms the written puts and answers them.
-func (w *writer) commit(sync bool) error {
-	if sync {
-		if err := w.sync(); err != nil {
-			return err
-		}
-	}
-	w.s.admit(w.seg, w.ready, w.written)
-	for _, r := range w.ready {
-		r.done(nil)
-	}
-	clear(w.ready)
-	w.ready = w.ready[:0]
-	return nil
-}
-
-func (w *writer) sync() error {
-	if w.written == w.synced {
-		return nil
-	}
-	if err := w.seg.f.Sync(true); err != nil {
-		return fmt.Errorf("sync %s: %w", w.seg.path, err)
-	}
-	w.safe, w.synced, w.unsynced = w.off, w.written, nil
-	return nil
-}
-
-func (w *writer) syncNow() bool {
-	if err := w.sync(); err != nil {
-		w.fail(err, nil, nil)
-		return false
-	}
-	return true
-}
-
 // rotate finishes the segment and goes on in the next. A full segment is always synced.
 func (w *writer) rotate() error {
-	if err := w.commit(true); err != nil {
+	if err := w.flush(); err != nil {
 		return err
 	}
 	next, err := w.s.waitSpare()
@@ -198,13 +267,22 @@ func (w *writer) rotate() error {
 
 func (w *writer) use(next *segment) {
 	w.s.mu.Lock()
-	if w.seg != nil {
-		w.seg.full = true
-	}
+	w.finishSegment()
 	w.s.segs = append(w.s.segs, next)
 	w.s.mu.Unlock()
 	w.seg, w.off, w.safe = next, segDataStart, segDataStart
 	w.s.wakeJanitor()
+}
+
+// finishSegment says that nothing will be appended to the segment. Store.mu is held.
+func (w *writer) finishSegment() {
+	if w.seg == nil || w.seg.full {
+		return
+	}
+	w.seg.full = true
+	if w.off > segDataStart {
+		w.seg.saw(w.written)
+	}
 }
 
 // noSpareError: there is no next segment; the present one is sound.
@@ -214,8 +292,12 @@ func (e *noSpareError) Error() string { return "no next segment: " + e.err.Error
 func (e *noSpareError) Unwrap() error { return e.err }
 
 // fail answers every put that is not durable with err and makes Put refuse. Settles wait until the log is
-// open again.
-func (w *writer) fail(err error, rest []groupRec, settled []key) {
+// open again. rest and settles are of the group that was being written.
+func (w *writer) fail(err error, rest []groupRec, settles []settle) {
+	if w.under != nil {
+		_ = w.endSync(<-w.ended) // if it failed too, err says enough
+	}
+	w.answer()
 	cause := ErrFailed
 	if vfs.IsFull(err) {
 		cause = ErrFull
@@ -223,7 +305,7 @@ func (w *writer) fail(err error, rest []groupRec, settled []key) {
 	_, sound := err.(*noSpareError)
 	err = fmt.Errorf("%w: %w", cause, err)
 	w.s.o.Log.Error("timer: the intake log stopped, retrying", "err", err)
-	waiting := w.s.log.refuse(err, append(w.unsynced, settled...))
+	waiting := w.s.log.refuse(err, w.unsynced, settles)
 	w.unsynced = nil
 	if !sound {
 		w.condemn()
@@ -246,7 +328,7 @@ func (w *writer) condemn() {
 	}
 	w.synced = w.written
 	w.s.mu.Lock()
-	w.seg.full = true
+	w.finishSegment()
 	w.s.cut = &cutRequest{seg: w.seg, end: end, done: make(chan struct{})}
 	w.s.mu.Unlock()
 	w.s.wakeJanitor()
@@ -301,9 +383,9 @@ func (s *Store) waitSpare() (*segment, error) {
 }
 
 // admit makes durable puts visible to firing.
-func (s *Store) admit(seg *segment, recs []groupRec, last LSN) {
+func (s *Store) admit(seg *segment, recs []groupRec) {
 	wake := false
-	for rest := recs; ; {
+	for rest := recs; len(rest) > 0; {
 		n := min(len(rest), admitChunk)
 		s.mu.Lock()
 		before, had := s.wheel.nextDue()
@@ -315,15 +397,9 @@ func (s *Store) admit(seg *segment, recs []groupRec, last LSN) {
 			s.wheel.admit(e)
 		}
 		rest = rest[n:]
-		if len(rest) == 0 && last > 0 {
-			seg.saw(last)
-		}
 		after, armed := s.wheel.nextDue()
 		wake = wake || armed && (!had || after < before)
 		s.mu.Unlock()
-		if len(rest) == 0 {
-			break
-		}
 	}
 	if wake {
 		s.wakeFiring()

@@ -16,10 +16,10 @@ import (
 	"github.com/delaygate/delaygate/timer"
 )
 
-// Store is what a Delivery needs of the timer store. Settle must not block.
+// Store is what a Delivery needs of the timer store. SettleThen must not block.
 type Store interface {
 	Load(timer.Item) ([]byte, error)
-	Settle(timer.Item)
+	SettleThen(it timer.Item, written func())
 }
 
 // Backoff is an exponential pause: it starts at First, doubles, and stays at Max. A random part of up to

@@ -7,6 +7,8 @@
 //     reconnects: a 5.5.0 broker stores about 30 % of one queue's messages out of order when many are
 //     unanswered. Lanes run side by side.
 //   - Nothing is sent early: the wall clock is read once more just before each send.
+//   - A lane goes on when its last delivery is written down in the store (or after a second, when the disk is held
+//     up): a process that is killed repeats at most one request of each lane.
 //   - An entry is settled when the broker says that it stored the message (0 SUCCESS, 10
 //     FLUSH_DISK_TIMEOUT, 11 SLAVE_NOT_AVAILABLE, 12 FLUSH_SLAVE_TIMEOUT), and by nothing else. Nothing is
 //     discarded.

@@ -41,6 +41,7 @@ type fakeStore struct {
 	load    func(timer.Item) ([]byte, error)
 	settled map[timer.LSN]int
 	order   []timer.LSN
+	hold    func(it timer.Item, written func()) // nil: settles are written at once
 }
 
 func newStore() *fakeStore {
@@ -57,11 +58,17 @@ func (s *fakeStore) Load(it timer.Item) ([]byte, error) {
 	return load(it)
 }
 
-func (s *fakeStore) Settle(it timer.Item) {
+func (s *fakeStore) SettleThen(it timer.Item, written func()) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.settled[it.LSN]++
 	s.order = append(s.order, it.LSN)
+	hold := s.hold
+	s.mu.Unlock()
+	if hold != nil {
+		hold(it, written)
+		return
+	}
+	written()
 }
 
 func (s *fakeStore) done() []timer.LSN {

@@ -45,6 +45,47 @@ func TestLanesRunSideBySide(t *testing.T) {
 	})
 }
 
+func TestLaneWaitsUntilItsSettleIsWritten(t *testing.T) {
+	const slow, stuck = 300 * time.Millisecond, time.Hour
+	for _, c := range []struct {
+		name    string
+		written time.Duration
+		next    time.Duration // when the second message goes out, after the answer to the first
+	}{
+		{"written soon", slow, slow},
+		{"disk held up", stuck, time.Second},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				net := newNet(nil) // answers after 1 ms
+				r := newRig(t, net, nil)
+				late := make(chan *time.Timer, 2)
+				r.store.hold = func(_ timer.Item, written func()) { late <- time.AfterFunc(c.written, written) }
+				start := time.Now()
+				r.Fire(items("a", "T", 0, 1, 2))
+				sleep(time.Minute)
+				all := net.sent()
+				if len(all) != 2 {
+					t.Fatalf("%d sent", len(all))
+				}
+				if d := all[1].at.Sub(start); d != time.Millisecond+c.next {
+					t.Errorf("the second was sent after %v", d)
+				}
+				if st := r.Stats(); st.Delivered != 2 || st.InFlight != 0 {
+					t.Errorf("%+v", st)
+				}
+				for range 2 { // written at last: nothing happens twice
+					(<-late).Reset(0)
+				}
+				sleep(time.Second)
+				if st := r.Stats(); st.Delivered != 2 {
+					t.Errorf("%+v", st)
+				}
+			})
+		})
+	}
+}
+
 // failing draws every kind of transient failure.
 func failing(rnd *rand.Rand) verdict {
 	switch rnd.IntN(12) {

@@ -146,11 +146,8 @@ func (d *Delivery) replied(j *job, frame []byte, r *codec.Command) {
 	b := j.lane.topic.broker
 	switch r.Code {
 	case codec.RespSuccess, codec.RespFlushDiskTimeout, codec.RespSlaveNotAvailable, codec.RespFlushSlaveTimeout:
-		now := d.o.Now()
-		d.o.Store.Settle(j.item)
-		item := j.item
-		b.stored(j)
-		d.o.OnDelivered(item, now)
+		d.o.OnDelivered(j.item, d.o.Now())
+		d.settle(j)
 	case codec.RespSystemBusy, codec.RespServiceNotAvailable, codec.RespGoAway:
 		b.busy(j, r.Code)
 	default:
@@ -160,6 +157,26 @@ func (d *Delivery) replied(j *job, frame []byte, r *codec.Command) {
 		}
 		d.refused(j, frame, r)
 	}
+}
+
+// settleWait is how long a lane waits at most until its settle is written. A disk that is held up makes
+// repeats after a kill more likely, but nothing late by more.
+const settleWait = time.Second
+
+// settle ends the flight of a message that is stored. Its lane goes on when a killed process would not forget
+// that: of what a lane has sent, only the last request can then repeat.
+func (d *Delivery) settle(j *job) {
+	b := j.lane.topic.broker
+	d.flights.Add(1)
+	goOn := sync.OnceFunc(func() {
+		defer d.flights.Done()
+		b.stored(j)
+	})
+	patience := time.AfterFunc(settleWait, goOn)
+	d.o.Store.SettleThen(j.item, func() {
+		patience.Stop()
+		goOn()
+	})
 }
 
 // queueGone: 5.x answers 29 INVALID_PARAMETER, 4.x 1 SYSTEM_ERROR, both with this remark, to a queue id
