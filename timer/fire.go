@@ -62,6 +62,7 @@ func (s *Store) firing(sink func([]Item)) {
 func (s *Store) due(now int64) (items []Item, next int64, armed, far bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.latest = max(s.latest, now)
 	items = s.wheel.fire(now, nil, fireBatch)
 	next, armed = s.wheel.nextDue()
 	return items, next, armed, now+s.o.Horizon.Milliseconds()/2 > s.wheel.horizon || s.wheel.ahead.wants(now)
@@ -141,18 +142,23 @@ func (s *Store) settle(e *entry) bool {
 		return false
 	}
 	delete(f.fired, e.lsn)
+	s.end(e, false)
+	return true
+}
+
+// end marks a pending entry, which is in the wheel no more, as settled or cancelled. Store.mu is held.
+func (s *Store) end(e *entry, cancelled bool) {
+	e.done, e.cancelled = true, cancelled
 	s.takeBody(e)
-	s.wheel.count(f, e.due, -1)
-	e.done = true
+	s.wheel.count(e.flow, e.due, -1)
 	if e.home != nil && e.home.run != nil {
 		r := e.home.run
-		r.setDone(int(e.ord))
+		r.end(int(e.ord), cancelled)
 		if r.pending == 0 {
 			s.wakeJanitor()
 		}
 	}
-	if s.wheel.thirsty(f) {
+	if s.wheel.thirsty(e.flow) {
 		s.wakeLoader()
 	}
-	return true
 }

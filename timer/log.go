@@ -2,6 +2,7 @@ package timer
 
 import (
 	"fmt"
+	"math"
 	"sync"
 )
 
@@ -25,7 +26,7 @@ type group struct {
 	recs []groupRec
 }
 
-// groupRec is one record of a group; done is nil for a settle record.
+// groupRec is one record of a group; done is nil for a settle record, entry for all but a put.
 type groupRec struct {
 	off, size int // padded
 	lsn       LSN
@@ -132,6 +133,34 @@ func (in *intake) settle(x settle) {
 	if !waits {
 		x.isWritten()
 	}
+}
+
+// refusesCancel returns why a cancel that would be logged now is refused, nil if it is not. Cancels go on beyond the limit for puts.
+func (in *intake) refusesCancel(limit int) error {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.refuses(headBytes+settleBytes, 2*limit)
+}
+
+// cancel queues a cancelled entry for the writer; done is called when that is durable or failed. When cancel itself
+// returns an error, done is not called.
+func (in *intake) cancel(k key, done func(error)) error {
+	in.mu.Lock()
+	if err := in.refuses(0, math.MaxInt); err != nil {
+		in.mu.Unlock()
+		return err
+	}
+	g := in.open
+	off := len(g.buf)
+	g.buf = appendCancel(g.buf, k, in.next)
+	first := len(g.recs) == 0
+	g.recs = append(g.recs, groupRec{off: off, size: len(g.buf) - off, lsn: in.next, done: done})
+	in.next++
+	in.mu.Unlock()
+	if first {
+		in.poke()
+	}
+	return nil
 }
 
 // take hands the open group to the writer, with the waiting settles as its last records. Puts alone are left where

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -25,7 +26,7 @@ type modelEntry struct {
 	acked   bool // else the outcome is unknown: it may be there
 	fired   bool // in this life of the store
 	settled bool
-	synced  bool // the settle is certainly durable
+	synced  bool // the settle is certainly durable, or it was cancelled and that was answered
 	item    Item
 }
 
@@ -262,6 +263,29 @@ func (m *model) settleSome(share float64) {
 	}
 }
 
+// cancelSome cancels up to n entries and waits for the answers.
+func (m *model) cancelSome(n int) {
+	lsns := slices.Sorted(maps.Keys(m.entries))
+	for range min(n, len(lsns)) {
+		lsn := lsns[m.rng.IntN(len(lsns))]
+		e := m.entries[lsn]
+		out, err := cancelWait(m.s, e.e.Due, lsn)
+		pending := e.acked && !e.fired && !e.settled
+		switch {
+		case err != nil && (e.fired || e.settled):
+		case err != nil:
+			e.acked = false // it may fire or not
+		case out == Unknown && e.acked,
+			out == Cancelled && (e.fired || e.synced),
+			out == CancelledBefore && (pending || e.fired),
+			out == Fired && pending:
+			m.t.Fatalf("cancel lsn %d due %d: %v, but it is %+v", lsn, e.e.Due, out, e)
+		case out == Cancelled, out == CancelledBefore:
+			e.settled, e.synced = true, true
+		}
+	}
+}
+
 // syncSettles makes sure that all settles so far are durable: they are written with the next group at the latest, and
 // that is synced before the put after it is answered.
 func (m *model) syncSettles() {
@@ -333,6 +357,7 @@ func (m *model) fail() {
 	m.put(rapid.IntRange(1, 30).Draw(m.t, "n"))
 	m.fire()
 	m.settleSome(0.5)
+	m.cancelSome(5)
 	m.put(rapid.IntRange(1, 30).Draw(m.t, "n"))
 	if rapid.IntRange(0, 3).Draw(m.t, "crash") == 0 {
 		m.crash(rapid.Bool().Draw(m.t, "power") && m.o.Sync == SyncAlways)
@@ -395,6 +420,7 @@ func (m *model) actions() map[string]func(*rapid.T) {
 		},
 		"fire":      func(*rapid.T) { m.fire() },
 		"settle":    func(t *rapid.T) { m.fire(); m.settleSome(rapid.Float64Range(0, 1).Draw(t, "share")) },
+		"cancel":    func(t *rapid.T) { m.cancelSome(rapid.IntRange(1, 30).Draw(t, "n")) },
 		"sync":      func(*rapid.T) { m.syncSettles() },
 		"drain":     func(*rapid.T) { m.drain() },
 		"kill":      func(*rapid.T) { m.crash(false) },

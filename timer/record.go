@@ -46,7 +46,7 @@ type record struct {
 	due                int64 // group: the LSN up to which everything was synced when it was written
 	broker, topic, key []byte
 	keys               []byte // put: business keys, separated by blanks
-	body               []byte // put: the body; settle: 16 bytes each
+	body               []byte // put: the body; settle, cancel: 16 bytes each
 	length             int    // without padding
 }
 
@@ -97,10 +97,19 @@ func appendSettles(b []byte, keys []settle, lsn LSN) []byte {
 	n := len(keys) * settleBytes
 	b = appendHead(b, kindSettle, headBytes+n, 0, lsn, 0)
 	for _, k := range keys {
-		b = le.AppendUint64(b, uint64(k.lsn))
-		b = le.AppendUint64(b, uint64(k.due))
+		b = appendKey(b, k.key)
 	}
 	return b
+}
+
+// appendCancel appends the record of one cancel; signRecord must follow.
+func appendCancel(b []byte, k key, lsn LSN) []byte {
+	return appendKey(appendHead(b, kindCancel, headBytes+settleBytes, 0, lsn, 0), k)
+}
+
+func appendKey(b []byte, k key) []byte {
+	b = le.AppendUint64(b, uint64(k.lsn))
+	return le.AppendUint64(b, uint64(k.due))
 }
 
 // putGroupHead writes a group record over b[:headBytes]: the group's first LSN, the LSN up to which all is synced,
@@ -167,8 +176,8 @@ func (r *record) split(b []byte) bool {
 	return true
 }
 
-// settled returns the keys in a settle record.
-func (r *record) settled() []key {
+// ended returns the keys in a settle or cancel record.
+func (r *record) ended() []key {
 	keys := make([]key, 0, len(r.body)/settleBytes)
 	for b := r.body; len(b) >= settleBytes; b = b[settleBytes:] {
 		keys = append(keys, key{due: int64(le.Uint64(b[8:])), lsn: LSN(le.Uint64(b))})

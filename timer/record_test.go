@@ -24,6 +24,8 @@ func TestGoldenRecords(t *testing.T) {
 	signRecord(group, 0x5eed)
 	settle := appendSettles(nil, []settle{{key: key{due: 5, lsn: 6}}}, 7)
 	signRecord(settle, 0x5eed)
+	cancel := appendCancel(nil, key{due: 0x0d, lsn: 0x0c}, 0x0b)
+	signRecord(cancel, 0x5eed)
 	for name, c := range map[string]struct {
 		got  []byte
 		want string
@@ -71,6 +73,18 @@ func TestGoldenRecords(t *testing.T) {
 			%HC%     head check
 			0600000000000000 LSN
 			0500000000000000 due`},
+		"cancel": {cancel, `
+			%CRC%    checksum
+			38000000 length 56
+			04       cancel
+			00
+			0000 0000 0000
+			0b00000000000000 LSN
+			0000000000000000
+			00000000 0000
+			%HC%     head check
+			0c00000000000000 LSN
+			0d00000000000000 due`},
 	} {
 		want := strings.ReplaceAll(c.want, "%CRC%", hex.EncodeToString(c.got[:4]))
 		want = strings.ReplaceAll(want, "%HC%", hex.EncodeToString(c.got[38:40]))
@@ -116,6 +130,10 @@ func FuzzScanRecords(f *testing.F) {
 	for i := range 5 {
 		b = append(b, putRecord(&Entry{Flow: Flow{"b", "t"}, Key: "k", Body: body(i, i*9)}, LSN(i+1), 1)...)
 	}
+	for _, c := range [][]byte{appendCancel(nil, key{7, 2}, 6), appendSettles(nil, []settle{{key: key{8, 3}}, {key: key{9, 4}}}, 7)} {
+		signRecord(c, 1)
+		b = append(b, c...)
+	}
 	f.Add(b, 100, byte(1))
 	f.Add(b[:len(b)-3], 0, byte(0))
 	f.Fuzz(func(t *testing.T, b []byte, at int, x byte) {
@@ -129,8 +147,12 @@ func FuzzScanRecords(f *testing.F) {
 			}
 			end = s.end
 			for _, r := range s.records {
-				if got, ok := parseRecord(b[r.off-4096:], 1); !ok || got.lsn != r.lsn {
+				got, ok := parseRecord(b[r.off-4096:], 1)
+				if !ok || got.lsn != r.lsn {
 					t.Fatalf("record at %d", r.off)
+				}
+				if n := len(r.ended()); r.kind >= kindSettle && n > r.length/settleBytes {
+					t.Fatalf("record at %d ends %d entries in %d bytes", r.off, n, r.length)
 				}
 			}
 		}

@@ -285,6 +285,7 @@ func (rc *recovery) finish() (*segment, error) {
 	s := rc.s
 	s.log.next = max(rc.highest, rc.state.floor) + lsnSkip
 	rc.state.floor = s.log.next - 1
+	s.admitted = rc.state.floor
 	if rc.state.identity == 0 {
 		rc.state.identity = newEpoch()
 	}

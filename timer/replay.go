@@ -203,10 +203,10 @@ func (rc *recovery) apply(seg *segment, r *scanned, skip bool) error {
 			due: r.due, lsn: r.lsn, lane: r.lane, length: int32(r.length), off: r.off,
 			home: &seg.dataFile, flow: rc.s.wheel.flow(name),
 		})
-	case kindSettle:
+	case kindSettle, kindCancel:
 		seg.saw(r.lsn)
-		for _, k := range r.settled() {
-			rc.settle(k)
+		for _, k := range r.ended() {
+			rc.end(k, r.kind == kindCancel)
 		}
 	default:
 		return fmt.Errorf("%w: %s holds a record of kind %d", ErrVersion, seg.path, r.kind)
@@ -214,10 +214,12 @@ func (rc *recovery) apply(seg *segment, r *scanned, skip bool) error {
 	return nil
 }
 
-// settle marks an entry as done wherever it is now. It may be nowhere: settled before its segment was sealed.
-func (rc *recovery) settle(k key) {
+// end marks an entry as settled or cancelled wherever it is now. It may be nowhere: ended before its segment was sealed. The first
+// record counts, others for the same entry change nothing.
+func (rc *recovery) end(k key, cancelled bool) {
 	for _, g := range rc.s.segs {
 		if e := g.find(k.lsn); e != nil {
+			e.cancelled = cancelled && !e.done || e.cancelled
 			e.done = true
 			return
 		}
@@ -228,9 +230,9 @@ func (rc *recovery) settle(k key) {
 		}
 		ord, x, ok, err := r.find(k)
 		if err != nil {
-			rc.s.corrupt("cannot look up a settled entry, it may come back", r.path, "lsn", k.lsn, "err", err)
+			rc.s.corrupt("cannot look up a settled or cancelled entry, it may come back", r.path, "lsn", k.lsn, "err", err)
 		}
-		if ok && r.setDone(ord) && int(x.flow) < len(r.names) {
+		if ok && r.end(ord, cancelled) && int(x.flow) < len(r.names) {
 			rc.s.wheel.count(r.names[x.flow], k.due, -1)
 		}
 	}

@@ -52,7 +52,7 @@ func getIndexEntry(b []byte) indexEntry {
 	}
 }
 
-// run is a sealed run: what its footer says, and its bitmaps. done, cancelled, dirty, pending, punched and badPages are guarded by Store.mu, the
+// run is a sealed run: what its footer says, and its bitmaps. done, cancelled, dirty, cancels, pending, punched and badPages are guarded by Store.mu, the
 // rest never changes.
 type run struct {
 	dataFile
@@ -63,6 +63,7 @@ type run struct {
 	done      []uint64
 	cancelled []uint64            // those of done that were cancelled; nil: none
 	dirty     map[uint32]struct{} // words of both that MANIFEST does not have
+	cancels   int                 // entries that were cancelled
 	pending   int
 	punched   int          // how many entries were done when it was last punched
 	badPages  map[int]bool // damaged index pages that were reported
@@ -331,7 +332,16 @@ func (r *run) setCancelled(ord int) bool {
 		r.cancelled = make([]uint64, len(r.done))
 	}
 	r.cancelled[ord/64] |= 1 << (ord % 64)
+	r.cancels++
 	return true
+}
+
+// end is setDone or setCancelled.
+func (r *run) end(ord int, cancelled bool) bool {
+	if cancelled {
+		return r.setCancelled(ord)
+	}
+	return r.setDone(ord)
 }
 
 // load sets the bitmaps from MANIFEST.
@@ -342,6 +352,9 @@ func (r *run) load(done, cancelled map[uint32]uint64) {
 		loadWords(r.cancelled, cancelled, r.entries)
 	}
 	r.pending = r.entries - r.doneIn(0, r.entries)
+	for _, w := range r.cancelled {
+		r.cancels += bits.OnesCount64(w)
+	}
 }
 
 func loadWords(to []uint64, words map[uint32]uint64, entries int) {

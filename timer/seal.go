@@ -136,10 +136,7 @@ func (s *Store) forget(e *entry) {
 	}
 	e.done = true
 	s.wheel.count(e.flow, e.due, -1)
-	if e.flow.armed.remove(e) {
-		s.wheel.reorder(e.flow)
-	}
-	e.flow.far.filter(func(x *entry) bool { return x != e })
+	s.wheel.remove(e)
 }
 
 // install makes a run that MANIFEST names take the place of its segment. The loader rests meanwhile: until the end an
@@ -159,7 +156,7 @@ func (s *Store) install(r *run, pend []sealed) {
 			}
 			p.entry.home, p.entry.off, p.entry.ord = &r.dataFile, p.off, ord
 			if p.done {
-				r.setDone(int(ord))
+				r.end(int(ord), p.cancelled)
 			}
 			ord++
 		}

@@ -33,6 +33,9 @@ type Store struct {
 	loadsFromLog, loadsFromRuns int64
 	punchedBytes                int64
 	manifestSize                int64
+	admitted                    LSN   // of the last put that became durable
+	latest                      int64 // the latest time at which firing looked for due entries
+	cancels                     int64
 	closed                      bool
 
 	damaged  atomic.Int64
@@ -164,6 +167,7 @@ type Stats struct {
 	Runs            int   // sealed runs
 	DiskBytes       int64 // what all files of the store occupy on the disk
 	LastLSN         LSN   // the highest number given out
+	Cancelled       int64 // entries cancelled since Open
 	Corrupt         int64 // damaged records, pages and files met since Open
 	Seals           int64 // segments sealed since Open
 	PunchedBytes    int64 // given back since Open by punching delivered messages out of runs
@@ -185,6 +189,7 @@ func (s *Store) Stats() Stats {
 		Runs:      len(s.runs),
 		DiskBytes: s.manifestSize + int64(len(s.free)+len(s.spares))*s.o.SegmentBytes,
 		LastLSN:   last,
+		Cancelled: s.cancels,
 		Corrupt:   s.damaged.Load(),
 		Seals:     s.seals,
 

@@ -29,7 +29,10 @@ type entry struct {
 	ord    uint32 // its number in the run
 	lane   uint16
 	done   bool
-	body   []byte // read ahead
+
+	cancelled bool   // and done for that reason
+	farAt     int32  // its place in far, from 1; 0: it is not there
+	body      []byte // read ahead
 }
 
 func (e *entry) key() key { return key{e.due, e.lsn} }
@@ -86,6 +89,7 @@ func (w *wheel) flow(name Flow) *flow {
 	if f == nil {
 		f = &flow{name: name, fired: map[LSN]*entry{}, hours: map[int64]int64{}, at: -1}
 		f.far.less = func(a, b *entry) bool { return a.key().less(b.key()) }
+		f.far.moved = func(e *entry, at int) { e.farAt = int32(at + 1) }
 		f.resume = key{due: w.horizon}
 		w.flows[name] = f
 	}
@@ -148,6 +152,16 @@ func (w *wheel) evict(f *flow) {
 	f.loading = false
 	if e.home.seg != nil {
 		f.far.push(e)
+	}
+}
+
+// remove takes an entry out of the wheel and out of far, wherever it is.
+func (w *wheel) remove(e *entry) {
+	switch f := e.flow; {
+	case e.farAt > 0:
+		f.far.remove(int(e.farAt) - 1)
+	case f.armed.remove(e):
+		w.reorder(f)
 	}
 }
 
@@ -241,6 +255,14 @@ func (d *deque) min() *entry { return d.a[d.head] }
 func (d *deque) before(k key) int {
 	live := d.a[d.head:]
 	return sort.Search(len(live), func(i int) bool { return !live[i].key().less(k) })
+}
+
+// get returns the entry with key k, or nil.
+func (d *deque) get(k key) *entry {
+	if at := d.head + d.before(k); at < len(d.a) && d.a[at].key() == k {
+		return d.a[at]
+	}
+	return nil
 }
 
 func (d *deque) insert(e *entry) {

@@ -28,9 +28,9 @@ type writer struct {
 	synced  LSN
 	first   LSN // the lowest that this Open gives out
 
-	ready    []groupRec // puts that are written; no sync covers them yet
+	ready    []groupRec // puts and cancels that are written; no sync covers them yet
 	unsynced []key      // settles that are written, in order
-	durable  []groupRec // puts that count as stored, to be armed and answered
+	durable  []groupRec // those that count as stored, to be armed and answered
 	spare    []groupRec // empty, for reuse
 	under    *syncing   // the sync under way, nil if there is none
 	syncDue  bool       // what is written has waited long enough
@@ -243,8 +243,10 @@ func (w *writer) append(g *group, at, n, size int) error {
 		if r.done == nil {
 			continue
 		}
-		r.entry.home = &w.seg.dataFile
-		r.entry.off = w.off + headBytes + int64(r.off-start)
+		if r.entry != nil {
+			r.entry.home = &w.seg.dataFile
+			r.entry.off = w.off + headBytes + int64(r.off-start)
+		}
 		w.ready = append(w.ready, r)
 	}
 	w.off += headBytes + int64(size)
@@ -391,6 +393,10 @@ func (s *Store) admit(seg *segment, recs []groupRec) {
 		before, had := s.wheel.nextDue()
 		for _, r := range rest[:n] {
 			e := r.entry
+			if e == nil {
+				continue
+			}
+			s.admitted = e.lsn
 			e.flow = s.wheel.flow(r.flow)
 			seg.entries = append(seg.entries, e)
 			seg.saw(e.lsn)
