@@ -237,6 +237,8 @@ func TestCancelIsAnsweredWhenDurable(t *testing.T) {
 	lsn := r.put(1, 5000, 100)[0]
 	open := r.segment().path
 	block, blocked := make(chan struct{}), make(chan struct{}, 1)
+	unblock := sync.OnceFunc(func() { close(block) })
+	t.Cleanup(unblock)
 	r.fs.Set(func(op vfs.Op, path string) *vfs.Fault {
 		if op == vfs.OpSync && path == open {
 			poke(blocked)
@@ -255,7 +257,7 @@ func TestCancelIsAnsweredWhenDurable(t *testing.T) {
 	default:
 	}
 	lost := r.mem.AfterPowerLoss(nil, 0)
-	close(block)
+	unblock()
 	for _, want := range []Outcome{Cancelled, CancelledBefore} {
 		if a := <-answers; a.out != want || a.err != nil {
 			t.Fatalf("%+v, want %v", a, want)

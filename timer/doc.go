@@ -1,8 +1,8 @@
 // Package timer is the durable timer store: it holds entries until they are due, up to any time ahead, and hands
 // them out at the millisecond. It knows nothing of what an entry means.
 //
-//	Put, Settle -> intake log (group commit) --seal--> run (sorted by due) --> wheel (what is near, RAM) -> sink
-//	                     \-------- due soon, once durable: straight into the wheel ------^
+//	Put, Cancel, Settle -> intake log (group commit) --seal--> run (sorted by due) --> wheel (what is near, RAM) -> sink
+//	                             \-------- due soon, once durable: straight into the wheel ------^
 //
 // # Promises
 //
@@ -13,6 +13,8 @@
 //   - A flow fires in (due, LSN) order over all its entries that are durable at that moment.
 //   - A settled entry does not come back after a killed process once its settle is written, at once while the disk works
 //     (SettleThen tells), nor after a power loss once that is synced: within 50 ms (SyncAlways).
+//   - An entry is either fired or cancelled. Cancel answers once that is durable: what was cancelled does not fire, nor
+//     after a power loss (SyncAlways).
 //   - RAM does not grow with the number of entries in runs, but for one or two bits each. Bodies are read ahead within a budget. A flow has at most
 //     Options.Window entries in the wheel; unsealed segments have their index in RAM.
 //
@@ -151,6 +153,8 @@
 //	fired, delivered, settle not written     fires again
 //	settle written, not synced               fires again after a power loss only
 //	settle synced, segment sealed            done: the bitmap in MANIFEST has it
+//	cancel written, not synced               fires after a power loss only; nobody was told that it is cancelled
+//	cancel synced, before the answer         cancelled; who asks again is told so
 //	segment made, not in MANIFEST            unlinked: nothing was written to it
 //	run dropped from MANIFEST, not unlinked  unlinked
 //	bits in MANIFEST, run not punched        punched when the next round pays
@@ -161,14 +165,15 @@
 // kept as .broken, if a later group says that it was synced, or if it lies before the end that MANIFEST knows. Open
 // syncs the segments that it replays and notes their ends, so that the next Open does not judge them by groups that
 // came after. A run that MANIFEST does not name is deleted unless MANIFEST names one of its segments that is gone:
-// then MANIFEST lost its last edit, and the run is adopted. Without a readable MANIFEST every run and segment counts; settled
-// entries of runs may come back then, but for those that lie in a hole and have lost their bytes to it.
+// then MANIFEST lost its last edit, and the run is adopted. Without a readable MANIFEST every run and segment counts; settled and
+// cancelled entries of runs may come back then, but for those that lie in a hole and have lost their bytes to it.
 //
 // # Failing disks
 //
 // After a failed write or fsync of the log every put that is not durable gets its error, Put refuses (ErrFull when the disk is full, else
 // ErrFailed), and the segment is given up: MANIFEST notes where the acknowledged part ends, and it is sealed like a full
 // one, which reads and checks all that is pending in it. The log goes on in a fresh segment once one could be made and
-// MANIFEST could be written; that is retried with growing pauses. Settles wait in RAM meanwhile, nobody waits for them. After a failed write of
+// MANIFEST could be written; that is retried with growing pauses. Settles wait in RAM meanwhile, nobody waits for them. Cancels that
+// wait get the error; their entries do not fire before the next Open, and who asks again has the record written again. After a failed write of
 // MANIFEST nothing is known about it; it is rewritten before anything else happens. Firing goes on.
 package timer
