@@ -6,7 +6,7 @@ COMPAT    := ./compat_test/...
 PACKAGES   = $(shell $(GO) list ./... | grep -v /compat_test)
 VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 
-.PHONY: build setup test unit compat fuzz fuzz-smoke lint vuln ci clean
+.PHONY: build setup test unit compat soak fuzz fuzz-smoke lint vuln ci clean
 
 build: ## the binary, bin/delaygate
 	$(GO) build -trimpath -ldflags "-X main.version=$(VERSION)" -o bin/delaygate ./cmd/proxy
@@ -20,7 +20,11 @@ unit:
 	$(GO) test -race -timeout 10m $(PACKAGES)
 
 compat: setup ## real clients against real clusters through the real binary
-	$(GO) test -race -timeout 25m -v -run . $(COMPAT)
+	$(GO) test -race -count=1 -timeout 25m -v -run . $(COMPAT)
+
+soak: setup ## limits at full size and a hundred kills: an hour, 6 GB of disk, nothing else on the machine
+	$(GO) test -tags soak -count=1 -timeout 60m -v -run '^TestSoak' ./timer
+	DELAYGATE_KILL_ROUNDS=100 $(GO) test -count=1 -timeout 60m -v -run TestKillsRepeatAtMostOneMessageOfEachLane $(COMPAT)
 
 # Counts, not seconds: a time limit that ends in the middle of an input is reported as a failure (golang/go#75804).
 fuzz-smoke:
@@ -38,6 +42,7 @@ lint: ## gofmt, go vet, staticcheck
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "gofmt: run gofmt -w on:"; echo "$$unformatted"; exit 1; }
 	$(GO) vet ./...
 	$(GO) vet -tags clockshift ./cmd/proxy
+	$(GO) vet -tags soak ./timer
 	$(GO) tool staticcheck ./...
 
 vuln: ## known vulnerabilities in what the binary calls; reads the Go vulnerability database over the network

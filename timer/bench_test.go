@@ -89,7 +89,7 @@ func BenchmarkFire(b *testing.B) {
 }
 
 // openCounting opens a store whose writes are counted.
-func openCounting(b *testing.B, dir string, now func() int64) (*Store, *countingFS) {
+func openCounting(b testing.TB, dir string, now func() int64) (*Store, *countingFS) {
 	disk := &countingFS{FS: vfs.OS{}}
 	o := DefaultOptions()
 	o.Dir, o.FS, o.Now = dir, disk, now
@@ -157,7 +157,7 @@ func (l *load) recordBytes() int {
 }
 
 // put puts n entries, at most benchWindow of them unanswered.
-func (l *load) put(b *testing.B, s *Store, n int) {
+func (l *load) put(b testing.TB, s *Store, n int) {
 	done := func(err error) {
 		if err != nil {
 			b.Error(err)
@@ -166,7 +166,7 @@ func (l *load) put(b *testing.B, s *Store, n int) {
 	}
 	for i := range n {
 		l.permits <- struct{}{}
-		l.entry.Flow = l.names[i%benchFlows]
+		l.entry.Flow = l.names[i%len(l.names)]
 		l.entry.Lane = uint16(i % 8)
 		l.entry.Due = l.due(i)
 		if _, err := s.Put(&l.entry, done); err != nil {
