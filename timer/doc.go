@@ -22,7 +22,8 @@
 //
 // The writer owns the open segment: it swaps the open group, writes it, has the syncer sync it, arms its puts, answers them. While a sync
 // goes on, puts gather in the next group; settles do not wait, they and what has gathered are written at once. The janitor owns
-// MANIFEST, seals, makes the next segment ahead, unlinks. The loader reads run indexes. The firing goroutine calls the sink. Store.mu
+// MANIFEST, seals, makes the next segment ahead, unlinks, punches. The merger writes one run from several; the janitor hands it the file id
+// and installs what it made. The loader reads run indexes. The firing goroutine calls the sink. Store.mu
 // guards flows, wheel and the state of files in RAM, and is never held while the disk is used; intake.mu guards the open
 // group. Neither is taken while the other is held.
 //
@@ -41,7 +42,7 @@
 // at or past the resume point goes to far. The loader walks through all run indexes in key order, from the
 // lowest resume point of the flows it serves, and merges far in; a flow whose window is full gets its resume
 // point where it had to stop, the others move theirs along, at last to the horizon. Entries that are done or fired are
-// left out. A flow is served when half its window is free. When a run takes the place of its segment
+// left out. A flow is served when half its window is free. When a run takes the place of its segment, or of the runs it was merged from,
 // the loader's pass is discarded: it began without that run.
 //
 // # The disk
@@ -104,7 +105,7 @@
 // xxHash64 of the topic, a zero byte and a key (8), number of the entry in the index (4); one for the unique key of an entry and one for each business key, sorted by hash, then
 // number. A hit counts only if the record has that key.
 //
-// The flow table: number of flows (4), then for each: length of broker (2), of topic (2), number of hours (4), zero (4), broker,
+// The flow table: number of flows (4), number of runs that this one was merged from (4), their ids (8 each), then for each flow: length of broker (2), of topic (2), number of hours (4), zero (4), broker,
 // topic, and for each hour of due times, ascending: Unix hour (8), number of entries (4). The footer, the last 144 bytes:
 //
 //	 0  8  magic "DGRUNEND"
@@ -141,7 +142,35 @@
 // The janitor gives the space of done entries back by punching holes into the records of a run: every longest stretch of done entries in
 // which 256 KiB or more are still on the disk, from the first page boundary in it to the last. It looks every 2 s, and does it once 2 MiB came
 // together in all runs. First an edit makes their bits durable, so a record that was punched is done in MANIFEST, whatever crashes; nobody reads
-// it any more. A run that is all done is dropped and unlinked. Where the file system cannot punch, that is all.
+// it any more. A run that is all done is dropped and unlinked. Where the file system cannot punch, the rest is left to merges.
+//
+// A merge copies what is pending in several runs into one, in key order: it notes the done bitmaps, reads the indexes to know how much there is,
+// then copies records and key tables. In RAM it has 4 bytes for each entry that it copies and one and a half bits for each other one. The janitor
+// installs the result: what was done since the notes is marked in the new run, entries in the wheel get their new places, and one edit drops the
+// sources and adds the run with its bits. Readers of the sources finish on the old files. A
+// damaged record is copied as damaged: it fires, Load says so, and its source is kept as .broken. A run with a damaged page is not merged.
+// A merge writes Options.MergeBytesPerSec at most, a quarter of that while puts wait or firing lags, and syncs every 8 MiB.
+//
+// Every 2 s the janitor looks which runs to merge, one merge at a time:
+//
+//   - More than Options.MaxRuns: the 8 with the fewest bytes alive. So files and the loader's buffers are bounded; but no merge makes a run of more
+//     than 1 GiB or 4 Mi entries, so from 128 such runs on their number grows by one for each.
+//   - A quarter of MaxRuns small ones (alive: less than a sixteenth of a segment): those.
+//   - All runs together occupy more than 1.2 of what is alive in them, because entries were cancelled or stay here and there where no stretch is
+//     long enough to punch: those with the largest dead part, until it is 1.15. Only runs of which 45 % are dead, or 25 % while all merges wrote
+//     less than 40 % of what was sealed; and only if less than 1/64 of them was done in the last 30 s, since a run that is being
+//     cancelled or delivered is cheaper to merge afterwards.
+//
+// What that comes to, for records of r bytes (a header of 40, names, keys and body), per byte accepted:
+//
+//	log                                                  1 + 16/r for its settle, + 16/r or 56/r for a cancel (in a crowd or alone)
+//	run, with 32.3 for its index line and 12.1 per key   1 + 44.4/r
+//	merges by number                                     0 up to MaxRuns segments (128: 8 GiB), then 1 + 44.4/r for each factor of 8
+//	merges by dead part, half cancelled when sealed      (2 - 1.15) / 2 * (1 + 44.4/r)
+//
+// For r = 350 that is 2.17 written, and 2.67 if half is cancelled later, or 2.5 with the cancels counted as accepted (56 bytes each); for r = 1000, 2.06
+// and 2.52. What is cancelled before its segment is sealed costs nothing but its record. On the disk are at most 1.2 of what is alive in runs, but for runs that are a quarter
+// dead at most or that do not rest yet, and 4 segments; with few cancels: (1 + 44.4/r) of what is pending and less than 256 KiB per run.
 //
 // # Crashes
 //
@@ -157,6 +186,10 @@
 //	cancel synced, before the answer         cancelled; who asks again is told so
 //	segment made, not in MANIFEST            unlinked: nothing was written to it
 //	run dropped from MANIFEST, not unlinked  unlinked
+//	merged run being written, or synced      deleted: MANIFEST names its sources
+//	installed in RAM, not in MANIFEST        the same; settles that went to it are in the log
+//	in MANIFEST, sources not unlinked        they are unlinked
+//	sources unlinked, last edit damaged      the merged run is adopted in place of those that are named and gone
 //	bits in MANIFEST, run not punched        punched when the next round pays
 //	run punched, hole not on the disk yet    as before it: nobody reads there
 //	MANIFEST.tmp written, not renamed        unlinked; the old MANIFEST counts
@@ -164,9 +197,10 @@
 // A damaged place in a segment is a torn tail if nothing proves that it was ever synced, and cuts the segment there. It is rot, skipped, counted and
 // kept as .broken, if a later group says that it was synced, or if it lies before the end that MANIFEST knows. Open
 // syncs the segments that it replays and notes their ends, so that the next Open does not judge them by groups that
-// came after. A run that MANIFEST does not name is deleted unless MANIFEST names one of its segments that is gone:
-// then MANIFEST lost its last edit, and the run is adopted. Without a readable MANIFEST every run and segment counts; settled and
-// cancelled entries of runs may come back then, but for those that lie in a hole and have lost their bytes to it.
+// came after. A run that MANIFEST does not name is deleted unless MANIFEST names its segment, or one of the runs it was merged from, and that is gone:
+// then MANIFEST lost its last edit, and the run is adopted. Without a readable MANIFEST every run and segment counts, but a merged run whose
+// sources are all there does not, nor what is there of them if one is gone: no merge begins before the sources of the last one are unlinked. Settled
+// and cancelled entries of runs may come back then, but for those that lie in a hole and have lost their bytes to it.
 //
 // # Failing disks
 //

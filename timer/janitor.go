@@ -17,10 +17,8 @@ func (s *Store) janitor() {
 	defer s.wg.Done()
 	look := time.NewTicker(s.o.lookEvery)
 	defer look.Stop()
-	looks := false
 	for {
-		did, err := s.chore(looks)
-		looks = false
+		did, err := s.chore()
 		switch {
 		case errors.Is(err, ErrClosed):
 			return
@@ -35,7 +33,7 @@ func (s *Store) janitor() {
 			select {
 			case <-s.janitorWake:
 			case <-look.C:
-				looks = true
+				s.looks = true
 			case <-s.stop:
 				return
 			}
@@ -48,8 +46,8 @@ func (s *Store) janitor() {
 	}
 }
 
-// chore does the most urgent piece of work, if there is any. looks: it is time to see whether something pays that is not urgent.
-func (s *Store) chore(looks bool) (did bool, err error) {
+// chore does the most urgent piece of work, if there is any.
+func (s *Store) chore() (did bool, err error) {
 	s.mu.Lock()
 	cut := s.cut
 	dead := s.deadRun()
@@ -75,16 +73,32 @@ func (s *Store) chore(looks bool) (did bool, err error) {
 			return true, errors.Join(noSpare, err)
 		}
 		return true, nil
-	case looks || noSpare != nil:
-		did, err := s.punch()
-		return did, errors.Join(noSpare, err)
 	}
-	return false, nil
+	select {
+	case j := <-s.merged:
+		s.looks = true // for the next one
+		return true, errors.Join(noSpare, s.endMerge(j))
+	default:
+	}
+	return s.look(noSpare)
+}
+
+// look does what pays but is not urgent, from time to time; always when there is no room for the next segment.
+func (s *Store) look(noSpare error) (did bool, err error) {
+	if !s.looks && noSpare == nil {
+		return false, nil
+	}
+	s.looks = false
+	did, err = s.punch()
+	if noSpare == nil {
+		s.startMerge()
+	}
+	return did, errors.Join(noSpare, err)
 }
 
 func (s *Store) deadRun() *run {
 	for _, r := range s.runs {
-		if r.pending == 0 {
+		if r.pending == 0 && !r.merging {
 			return r
 		}
 	}

@@ -2,6 +2,7 @@ package timer
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 
 	"github.com/cespare/xxhash/v2"
@@ -22,6 +23,10 @@ type keyLine struct {
 func (l keyLine) put(b []byte) {
 	le.PutUint64(b, l.hash)
 	le.PutUint32(b[8:], l.ord)
+}
+
+func (l keyLine) compare(o keyLine) int {
+	return cmp.Or(cmp.Compare(l.hash, o.hash), cmp.Compare(l.ord, o.ord))
 }
 
 func getKeyLine(b []byte) keyLine { return keyLine{le.Uint64(b), le.Uint32(b[8:])} }
@@ -79,11 +84,17 @@ func (r *run) readKeyPage(page int, b []byte) (int, error) {
 	if n, err := r.f.ReadAt(b[:pageBytes], off); n < pageBytes {
 		return 0, fmt.Errorf("read key page at %d of %s: %w", off, r.path, err)
 	}
-	n := int(le.Uint32(b[8:]))
-	if le.Uint32(b) != checksum(r.seed, b[4:pageBytes]) || le.Uint32(b[4:]) != uint32(page|keyPage) || n < 1 || n > pageKeys {
+	n, ok := r.keyPageOK(page, b)
+	if !ok {
 		return 0, fmt.Errorf("%w: key page at %d of %s", ErrCorrupt, off, r.path)
 	}
 	return n, nil
+}
+
+// keyPageOK checks a page of the key table and returns how many lines it has.
+func (r *run) keyPageOK(page int, b []byte) (int, bool) {
+	n := int(le.Uint32(b[8:]))
+	return n, le.Uint32(b) == checksum(r.seed, b[4:pageBytes]) && le.Uint32(b[4:]) == uint32(page|keyPage) && n >= 1 && n <= pageKeys
 }
 
 func keyAt(b []byte, i int) keyLine { return getKeyLine(b[pageHead+i*keyBytes:]) }

@@ -52,6 +52,7 @@ type model struct {
 	crashes  int
 	seals    int64
 	punched  int64
+	merges   int64
 }
 
 const (
@@ -448,6 +449,7 @@ func (m *model) tally() {
 	st := m.s.Stats()
 	m.seals += st.Seals
 	m.punched += st.PunchedBytes
+	m.merges += st.Merges
 }
 
 func (m *model) reopen() {
@@ -492,6 +494,7 @@ func runModel(t *rapid.T, sabotage vfs.Hook) *model {
 	m.o.ReadAheadBytes = rapid.SampledFrom([]int64{1, 2000, 1 << 20}).Draw(t, "ahead")
 	m.o.loadBatch = rapid.SampledFrom([]int{1, 3, 1024}).Draw(t, "batch")
 	m.o.punchBytes, m.o.lookEvery = rapid.SampledFrom([]int64{1 << 10, pageBytes}).Draw(t, "punch"), time.Millisecond
+	m.o.MaxRuns, m.o.mergeRest = rapid.SampledFrom([]int{2, 3, 128}).Draw(t, "runs"), 1
 	m.open()
 	defer func() { m.s.Close() }()
 	t.Repeat(m.actions())
@@ -518,11 +521,12 @@ func skip(op vfs.Op, prefix string) vfs.Hook {
 }
 
 func TestModel(t *testing.T) {
-	var puts, crashes, seals, punched int64
+	var puts, crashes, seals, punched, merges int64
 	sabotage := sabotages[os.Getenv("TIMER_SABOTAGE")]
 	rapid.Check(t, func(t *rapid.T) {
 		m := runModel(t, sabotage)
 		puts, crashes, seals, punched = puts+int64(m.n), crashes+int64(m.crashes), seals+m.seals, punched+m.punched
+		merges += m.merges
 	})
-	t.Logf("%d puts, %d crashes, %d seals, %d bytes punched", puts, crashes, seals, punched)
+	t.Logf("%d puts, %d crashes, %d seals, %d bytes punched, %d merges", puts, crashes, seals, punched, merges)
 }

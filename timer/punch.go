@@ -71,7 +71,7 @@ func (s *Store) punchable() []punchJob {
 	defer s.mu.Unlock()
 	fresh := int64(0)
 	for _, r := range s.runs {
-		if n := r.freshBytes(); n >= s.o.punchBytes {
+		if n := r.freshBytes(); n >= s.o.punchBytes && !r.merging {
 			fresh += n
 		}
 	}
@@ -80,7 +80,7 @@ func (s *Store) punchable() []punchJob {
 	}
 	var jobs []punchJob
 	for _, r := range s.runs {
-		if r.freshBytes() >= s.o.punchBytes {
+		if r.freshBytes() >= s.o.punchBytes && !r.merging {
 			jobs = append(jobs, punchJob{r, slices.Clone(r.done), r.entries - r.pending})
 		}
 	}

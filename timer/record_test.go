@@ -3,6 +3,7 @@ package timer
 import (
 	"bytes"
 	"encoding/hex"
+	"slices"
 	"strings"
 	"testing"
 
@@ -161,16 +162,17 @@ func FuzzScanRecords(f *testing.F) {
 
 func TestDecodeFlowsRejectsDamage(t *testing.T) {
 	flows := []runFlow{{Flow{"b", "t"}, []hourCount{{1, 2}, {-3, 4}}}, {Flow{"", "x"}, nil}}
-	b := encodeFlows(flows)
-	got, err := decodeFlows(b)
-	if err != nil {
-		t.Fatal(err)
+	sources := []uint64{7, 1 << 40}
+	b := encodeFlows(sources, flows)
+	from, got, err := decodeFlows(b)
+	if err != nil || !slices.Equal(from, sources) {
+		t.Fatal(from, err)
 	}
 	if diff := cmp.Diff(flows, got, cmp.AllowUnexported(runFlow{}, hourCount{})); diff != "" {
 		t.Fatal(diff)
 	}
 	for n := range len(b) {
-		if _, err := decodeFlows(b[:n]); err == nil {
+		if _, _, err := decodeFlows(b[:n]); err == nil {
 			t.Fatalf("%d of %d bytes pass", n, len(b))
 		}
 	}

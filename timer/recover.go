@@ -130,54 +130,81 @@ func headEpoch(f vfs.File, path, magic string, id uint64) (uint64, error) {
 	return epoch, nil
 }
 
-// runs opens the runs that MANIFEST names, and decides about the others.
+// runs opens the runs that count: those that MANIFEST names, and what took the place of any that are gone.
 func (rc *recovery) runs() error {
+	found, gone, err := rc.namedRuns()
+	if err == nil && !rc.rebuilt {
+		err = rc.unnamedRuns(found, gone)
+	}
+	if err != nil {
+		closeRuns(found)
+		return err
+	}
+	rc.supersede(found)
+	for _, id := range sortedKeys(gone) {
+		rc.s.corrupt("a run is missing or cannot be read, its entries are lost unless their segment is still there", rc.s.path(fileName(runPrefix, id)), "err", gone[id])
+	}
+	for _, id := range sortedKeys(found) {
+		r := found[id]
+		delete(found, id)
+		if err := rc.adopt(r); err != nil {
+			closeRuns(found)
+			return err
+		}
+	}
+	return nil
+}
+
+func closeRuns(runs map[uint64]*run) {
+	for _, r := range runs {
+		r.f.Close()
+	}
+}
+
+// namedRuns opens the runs that MANIFEST names. gone are those that it cannot open; a damaged one is kept as evidence.
+func (rc *recovery) namedRuns() (found map[uint64]*run, gone map[uint64]error, err error) {
 	s := rc.s
+	found, gone = map[uint64]*run{}, map[uint64]error{}
 	for _, id := range sortedKeys(rc.state.runs) {
 		path := s.path(fileName(runPrefix, id))
 		r, err := openRun(s.o.FS, path, id)
 		switch {
 		case err == nil:
-			if err := rc.adopt(r); err != nil {
-				return err
-			}
+			found[id] = r
 			continue
 		case errors.Is(err, ErrCorrupt):
-			s.corrupt("a run cannot be read, its entries are lost unless their segment is still there", path, "err", err)
+			gone[id] = err
 			err = s.o.FS.Rename(path, path+brokenSuffix)
 		case vfs.IsNotExist(err):
-			s.corrupt("a run is missing, its entries are lost", path, "err", err)
+			gone[id] = err
 			err = nil
 		}
 		if err != nil {
-			return err
+			return found, gone, err
 		}
 		delete(rc.state.runs, id)
 	}
-	if rc.rebuilt {
-		return nil
-	}
-	return rc.unnamedRuns()
+	return found, gone, nil
 }
 
-// unnamedRuns: a run that MANIFEST does not name is superseded by its segments, or was dropped; but if MANIFEST names a segment that is
-// gone, the run made from it is what is left.
-func (rc *recovery) unnamedRuns() error {
+// unnamedRuns: a run that MANIFEST does not name is superseded by what it was made from, or was dropped; but if MANIFEST names a segment
+// or run that is gone, the run made from it is what is left.
+func (rc *recovery) unnamedRuns(found map[uint64]*run, gone map[uint64]error) error {
 	s := rc.s
 	for name := range rc.have {
 		id, ok := parseName(name, runPrefix)
-		if _, named := rc.state.runs[id]; !ok || named {
+		if _, lost := gone[id]; !ok || lost || found[id] != nil {
 			continue
 		}
 		r, err := openRun(s.o.FS, s.path(name), id)
 		switch {
 		case errors.Is(err, ErrVersion):
 			return err
-		case err == nil && rc.replaces(r):
-			s.o.Log.Warn("timer: adopting a run that MANIFEST does not name: its segment is gone", "path", r.path)
-			rc.state.runs[id] = runMeta{r.epoch, r.entries}
-			if err := rc.adopt(r); err != nil {
-				return err
+		case err == nil && rc.replaces(r, gone):
+			s.o.Log.Warn("timer: adopting a run that MANIFEST does not name: what it was made from is gone", "path", r.path)
+			found[id] = r
+			for _, id := range r.sources {
+				delete(gone, id)
 			}
 			continue
 		case err == nil:
@@ -188,8 +215,12 @@ func (rc *recovery) unnamedRuns() error {
 	return nil
 }
 
-// replaces says whether a segment that r was made from is named but not there.
-func (rc *recovery) replaces(r *run) bool {
+// replaces says whether a segment or run that r was made from is named but not there. A run that is there and damaged proves
+// nothing: r may be half of a merge.
+func (rc *recovery) replaces(r *run, gone map[uint64]error) bool {
+	if len(r.sources) > 0 {
+		return slices.ContainsFunc(r.sources, func(id uint64) bool { return vfs.IsNotExist(gone[id]) })
+	}
 	for id := range rc.state.segs {
 		if r.firstSeg <= id && id <= r.lastSeg && !rc.have[fileName(segPrefix, id)] {
 			return true
@@ -198,12 +229,38 @@ func (rc *recovery) replaces(r *run) bool {
 	return false
 }
 
+// supersede leaves out what is there twice: a merged run whose sources are all there, or else what is there of them.
+func (rc *recovery) supersede(found map[uint64]*run) {
+	drop := func(id uint64) {
+		if r := found[id]; r != nil {
+			r.f.Close()
+			rc.junk = append(rc.junk, fileName(runPrefix, id))
+			delete(found, id)
+			delete(rc.state.runs, id)
+		}
+	}
+	ids := sortedKeys(found)
+	for _, id := range slices.Backward(ids) {
+		r := found[id]
+		switch {
+		case r == nil || len(r.sources) == 0:
+		case slices.ContainsFunc(r.sources, func(id uint64) bool { return found[id] == nil }):
+			for _, id := range r.sources {
+				drop(id)
+			}
+		default:
+			drop(id)
+		}
+	}
+}
+
 func (rc *recovery) adopt(r *run) error {
 	for i := range r.flows {
 		r.names = append(r.names, rc.s.wheel.flow(r.flows[i].name))
 	}
 	r.load(rc.state.done[r.id], rc.state.cancelled[r.id])
 	rc.s.runs = append(rc.s.runs, r)
+	rc.s.sealedBytes += r.size
 	if rc.rebuilt {
 		if err := rc.s.findPunched(r); err != nil {
 			return fmt.Errorf("%s: %w", r.path, err)

@@ -6,6 +6,7 @@ import (
 	"math/bits"
 	"slices"
 	"sort"
+	"time"
 
 	"github.com/delaygate/delaygate/timer/vfs"
 )
@@ -18,6 +19,7 @@ const (
 	pageHead      = 32
 	indexBytes    = 32
 	pageEntries   = (pageBytes - pageHead) / indexBytes
+	tableHead     = 8
 	flowHead      = 12
 	hourBytes     = 12
 	maxFlowBytes  = 1 << 30
@@ -52,13 +54,14 @@ func getIndexEntry(b []byte) indexEntry {
 	}
 }
 
-// run is a sealed run: what its footer says, and its bitmaps. done, cancelled, dirty, cancels, pending, punched and badPages are guarded by Store.mu, the
+// run is a sealed run: what its footer says, and its bitmaps. done to badPages are guarded by Store.mu, the
 // rest never changes.
 type run struct {
 	dataFile
 	runFooter
-	flows []runFlow
-	names []*flow // by number in the flow table
+	sources []uint64 // ids of the runs it was merged from
+	flows   []runFlow
+	names   []*flow // by number in the flow table
 
 	done      []uint64
 	cancelled []uint64            // those of done that were cancelled; nil: none
@@ -66,9 +69,13 @@ type run struct {
 	cancels   int                 // entries that were cancelled
 	pending   int
 	punched   int          // how many entries were done when it was last punched
+	merging   bool         // the merger reads it: it is neither dropped nor punched
+	unfit     bool         // damaged, not merged again
 	badPages  map[int]bool // damaged index pages that were reported
 
-	holes holes // the janitor's
+	holes    holes     // the janitor's
+	restDone int       // the janitor's: how many entries were done at restFrom
+	restFrom time.Time // the janitor's: since when little was done
 }
 
 // runFooter is the end of a run file.
@@ -124,8 +131,12 @@ func (r *runFooter) decode(b []byte) (id, epoch uint64, ok bool) {
 }
 
 // encodeFlows builds the flow table.
-func encodeFlows(flows []runFlow) []byte {
+func encodeFlows(sources []uint64, flows []runFlow) []byte {
 	b := le.AppendUint32(nil, uint32(len(flows)))
+	b = le.AppendUint32(b, uint32(len(sources)))
+	for _, id := range sources {
+		b = le.AppendUint64(b, id)
+	}
 	for _, f := range flows {
 		b = le.AppendUint16(b, uint16(len(f.name.Broker)))
 		b = le.AppendUint16(b, uint16(len(f.name.Topic)))
@@ -141,21 +152,23 @@ func encodeFlows(flows []runFlow) []byte {
 	return b
 }
 
-func decodeFlows(b []byte) ([]runFlow, error) {
-	if len(b) < 4 {
-		return nil, ErrCorrupt
+func decodeFlows(b []byte) (sources []uint64, flows []runFlow, err error) {
+	if len(b) < tableHead || uint64(len(b)-tableHead)/8 < uint64(le.Uint32(b[4:])) {
+		return nil, nil, ErrCorrupt
 	}
-	n := le.Uint32(b)
-	b = b[4:]
-	var flows []runFlow
+	n, merged := le.Uint32(b), le.Uint32(b[4:])
+	b = b[tableHead:]
+	for range merged {
+		sources, b = append(sources, le.Uint64(b)), b[8:]
+	}
 	for range n {
 		if len(b) < flowHead {
-			return nil, ErrCorrupt
+			return nil, nil, ErrCorrupt
 		}
 		broker, topic, hours := int(le.Uint16(b)), int(le.Uint16(b[2:])), int(le.Uint32(b[4:]))
 		b = b[flowHead:]
 		if len(b) < broker+topic || (len(b)-broker-topic)/hourBytes < hours {
-			return nil, ErrCorrupt
+			return nil, nil, ErrCorrupt
 		}
 		f := runFlow{name: Flow{string(b[:broker]), string(b[broker : broker+topic])}}
 		b = b[broker+topic:]
@@ -165,7 +178,7 @@ func decodeFlows(b []byte) ([]runFlow, error) {
 		}
 		flows = append(flows, f)
 	}
-	return flows, nil
+	return sources, flows, nil
 }
 
 // openRun opens a run file and reads its footer and flow table. Its error wraps ErrCorrupt when the file is damaged.
@@ -215,7 +228,7 @@ func readRun(f vfs.File, path string, id uint64) (*run, error) {
 	if checksum(r.seed, table) != r.flowCRC {
 		return nil, fmt.Errorf("%w: its flow table", ErrCorrupt)
 	}
-	if r.flows, err = decodeFlows(table); err != nil {
+	if r.sources, r.flows, err = decodeFlows(table); err != nil {
 		return nil, fmt.Errorf("%w: its flow table", err)
 	}
 	if r.occupied, err = f.Occupied(); err != nil {
@@ -232,7 +245,7 @@ func (r *run) prepare() {
 }
 
 func (r *runFooter) plausible(size int64) bool {
-	return r.entries > 0 && r.entries <= maxRunEntries && r.pages == (r.entries+pageEntries-1)/pageEntries && r.flowLen >= 4 && r.flowLen <= maxFlowBytes &&
+	return r.entries > 0 && r.entries <= maxRunEntries && r.pages == (r.entries+pageEntries-1)/pageEntries && r.flowLen >= tableHead && r.flowLen <= maxFlowBytes &&
 		r.indexOff >= segHeadBytes && r.keysOff == r.indexOff+int64(r.pages)*pageBytes && r.keysBytes >= 0 && r.keysBytes%pageBytes == 0 && r.flowOff == r.keysOff+r.keysBytes && r.flowOff+r.flowLen+footBytes <= size
 }
 

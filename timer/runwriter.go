@@ -1,7 +1,6 @@
 package timer
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -17,6 +16,7 @@ type runLayout struct {
 	bodies            int64 // bytes of records, padding included
 	minLSN, maxLSN    LSN   // of the segments it comes from
 	firstSeg, lastSeg uint64
+	sources           []uint64 // the runs it is merged from
 }
 
 // runWriter writes a run file. Records and index pages go to two places of it, each in one sequence, so that RAM does not grow
@@ -64,9 +64,9 @@ func (t *stream) flush() error {
 	return err
 }
 
-// newRun begins a run file. What it returns ends with finish or giveUp.
-func (s *Store) newRun(l runLayout) (*runWriter, error) {
-	id, epoch := s.newFileID(), newEpoch()
+// newRun begins the run file with that id. What it returns ends with finish or giveUp.
+func (s *Store) newRun(id uint64, l runLayout) (*runWriter, error) {
+	epoch := newEpoch()
 	path := s.path(fileName(runPrefix, id))
 	f, err := s.o.FS.Create(path)
 	if err != nil {
@@ -75,7 +75,7 @@ func (s *Store) newRun(l runLayout) (*runWriter, error) {
 	r := &run{dataFile: newDataFile(id, epoch, path, f, 0)}
 	r.dataFile.run = r
 	r.entries, r.pages = l.entries, (l.entries+pageEntries-1)/pageEntries
-	r.minLSN, r.maxLSN, r.firstSeg, r.lastSeg = l.minLSN, l.maxLSN, l.firstSeg, l.lastSeg
+	r.minLSN, r.maxLSN, r.firstSeg, r.lastSeg, r.sources = l.minLSN, l.maxLSN, l.firstSeg, l.lastSeg, l.sources
 	r.indexOff = (segHeadBytes + l.bodies + pageBytes - 1) / pageBytes * pageBytes
 	w := &runWriter{
 		s: s, r: r, left: l.entries, page: make([]byte, pageBytes), ids: map[*flow]uint32{},
@@ -90,25 +90,35 @@ func (s *Store) newRun(l runLayout) (*runWriter, error) {
 // put appends the record rec, which comes after all before it in (due, LSN) order, and returns its offset. rec is signed anew in place.
 func (w *runWriter) put(rec []byte, f *flow, lane uint16) (int64, error) {
 	signRecord(rec, w.r.seed)
-	due, lsn := int64(le.Uint64(rec[24:])), LSN(le.Uint64(rec[16:]))
-	ord := w.r.entries - w.left
-	if ord == 0 {
-		w.r.minDue = due
+	if !w.skipKeys {
+		w.keys = appendKeyLines(w.keys, rec, uint32(w.r.entries-w.left), &w.hashSpace)
 	}
-	w.r.maxDue = due
 	off := w.bodies.at
-	x := indexEntry{due: due, lsn: lsn, flow: w.flow(f, due), length: uint32(len(rec)), off: off, lane: lane}
+	x := indexEntry{due: int64(le.Uint64(rec[24:])), lsn: LSN(le.Uint64(rec[16:])), length: uint32(len(rec)), lane: lane}
+	return off, w.add(rec, f, x)
+}
+
+// putDamaged appends a record that is damaged where it comes from, so that it is here too. x is its line in the index there.
+func (w *runWriter) putDamaged(rec []byte, f *flow, x indexEntry) error {
+	le.PutUint16(rec[38:], ^uint16(checksum(w.r.seed, rec[4:38])))
+	return w.add(rec, f, x)
+}
+
+// add appends rec and a line for it; x lacks its place and flow.
+func (w *runWriter) add(rec []byte, f *flow, x indexEntry) error {
+	if w.left == w.r.entries {
+		w.r.minDue = x.due
+	}
+	w.r.maxDue = x.due
+	x.flow, x.off = w.flow(f, x.due), w.bodies.at
 	if err := w.bodies.add(rec); err != nil {
-		return 0, err
+		return err
 	}
 	if err := w.bodies.add(zeroPadding[:padded(len(rec))-len(rec)]); err != nil {
-		return 0, err
-	}
-	if !w.skipKeys {
-		w.keys = appendKeyLines(w.keys, rec, uint32(ord), &w.hashSpace)
+		return err
 	}
 	w.left--
-	return off, w.line(x)
+	return w.line(x)
 }
 
 var zeroPadding [8]byte
@@ -144,9 +154,7 @@ func (w *runWriter) flow(f *flow, due int64) uint32 {
 
 // finish writes the rest and makes the file durable.
 func (w *runWriter) finish() (*run, error) {
-	slices.SortFunc(w.keys, func(a, b keyLine) int {
-		return cmp.Or(cmp.Compare(a.hash, b.hash), cmp.Compare(a.ord, b.ord))
-	})
+	slices.SortFunc(w.keys, keyLine.compare)
 	lines := w.keys
 	return w.finishWith(func() (keyLine, bool, error) {
 		if len(lines) == 0 {
@@ -188,7 +196,7 @@ func (w *runWriter) end(next func() (keyLine, bool, error)) error {
 			r.flows[i].hours = append(r.flows[i].hours, hourCount{hour, n[hour]})
 		}
 	}
-	table := encodeFlows(r.flows)
+	table := encodeFlows(r.sources, r.flows)
 	r.flowOff, r.flowLen, r.flowCRC = w.index.at, int64(len(table)), checksum(r.seed, table)
 	if err := w.index.add(append(table, r.encode(r.id, r.epoch)...)); err != nil {
 		return err

@@ -69,7 +69,7 @@ func (s *Store) writeRun(seg *segment, pend []sealed) (*run, error) {
 	if kept == 0 {
 		return nil, nil
 	}
-	w, err := s.newRun(runLayout{
+	w, err := s.newRun(s.newFileID(), runLayout{
 		entries: kept, bodies: bodyBytes(pend), minLSN: seg.first, maxLSN: seg.last, firstSeg: seg.id, lastSeg: seg.id,
 	})
 	if err != nil {
@@ -146,6 +146,7 @@ func (s *Store) install(r *run, pend []sealed) {
 	s.installing = true
 	s.generation++
 	s.runs = append(s.runs, r)
+	s.sealedBytes += r.size
 	s.mu.Unlock()
 	ord := uint32(0)
 	for at := 0; at < len(pend); at += sealChunk {

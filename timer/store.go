@@ -32,6 +32,8 @@ type Store struct {
 	seals                       int64
 	loadsFromLog, loadsFromRuns int64
 	punchedBytes                int64
+	merges, mergedBytes         int64
+	sealedBytes                 int64 // of runs, those that Open found included
 	manifestSize                int64
 	admitted                    LSN   // of the last put that became durable
 	latest                      int64 // the latest time at which firing looked for due entries
@@ -42,6 +44,13 @@ type Store struct {
 	pauseNow time.Duration // the janitor's
 	sealing  []byte        // the janitor's, for one segment
 	noPunch  bool          // the janitor's: the file system cannot
+	looks    bool          // the janitor's: it is time to see whether something pays that is not urgent
+
+	merging    *mergeJob // these are the janitor's: what the merger works on, nil: nothing
+	mergePause time.Duration
+	mergeAfter time.Time
+	mergeJobs  chan *mergeJob // capacity 1
+	merged     chan *mergeJob // capacity 1
 
 	spares      chan *segment // the next segment, made ahead; capacity 1
 	troubles    chan error    // the janitor's last failure; capacity 1
@@ -71,6 +80,8 @@ func Open(o Options) (*Store, error) {
 		janitorWake: make(chan struct{}, 1),
 		loaderWake:  make(chan struct{}, 1),
 		firingWake:  make(chan struct{}, 1),
+		mergeJobs:   make(chan *mergeJob, 1),
+		merged:      make(chan *mergeJob, 1),
 		closing:     make(chan struct{}),
 		stop:        make(chan struct{}),
 	}
@@ -90,12 +101,13 @@ func Open(o Options) (*Store, error) {
 	s.wheel.horizon = o.Now() + o.Horizon.Milliseconds()
 	w := newWriter(s)
 	w.use(first)
-	s.wg.Add(4)
+	s.wg.Add(5)
 	s.written.Add(1)
 	go w.run()
 	go w.syncer()
 	go s.janitor()
 	go s.loader()
+	go s.merger()
 	s.wakeLoader()
 	return s, nil
 }
@@ -142,6 +154,13 @@ func (s *Store) closeFiles() error {
 		errs = append(errs, g.f.Close())
 	default:
 	}
+	select {
+	case j := <-s.merged:
+		if j.out != nil {
+			errs = append(errs, j.out.f.Close())
+		}
+	default:
+	}
 	if s.man != nil {
 		s.man.close()
 	}
@@ -171,6 +190,8 @@ type Stats struct {
 	Corrupt         int64 // damaged records, pages and files met since Open
 	Seals           int64 // segments sealed since Open
 	PunchedBytes    int64 // given back since Open by punching delivered messages out of runs
+	Merges          int64 // merges of runs since Open
+	MergedBytes     int64 // bytes that they wrote
 	LoadsFromLog    int64 // bodies read from unsealed segments since Open
 	LoadsFromRuns   int64 // bodies read from sealed runs since Open
 }
@@ -194,6 +215,8 @@ func (s *Store) Stats() Stats {
 		Seals:     s.seals,
 
 		PunchedBytes: s.punchedBytes,
+		Merges:       s.merges,
+		MergedBytes:  s.mergedBytes,
 
 		LoadsFromLog: s.loadsFromLog, LoadsFromRuns: s.loadsFromRuns,
 	}

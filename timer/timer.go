@@ -68,12 +68,18 @@ type Options struct {
 	ReadAheadBytes int64         // bodies of sealed entries that are read into RAM up to 5 s before they are due; default 32 MiB
 	Window         int           // entries of one flow in RAM, fired and unsettled ones included; default 8192
 
+	MaxRuns          int   // sealed runs, and so open files, beyond which the smallest are merged; default 128
+	MergeBytesPerSec int64 // what merging runs may write in a second, and a quarter of it while puts wait or firing lags; default 32 MiB
+
 	poll          time.Duration // longest sleep between two looks at the wall clock
 	backoff       time.Duration // first pause after an I/O error; doubles up to 50 times this
 	manifestBytes int64         // MANIFEST size below which it is not rewritten
 	loadBatch     int           // index entries that the loader applies per hold of the lock
 	punchBytes    int64         // the smallest stretch of done records that is punched out of a run
-	lookEvery     time.Duration // how often the janitor looks whether punching pays
+	lookEvery     time.Duration // how often the janitor looks whether punching or merging pays
+	mergeBytes    int64         // the largest run that a merge makes: bytes that are alive in its sources,
+	mergeEntries  int           // and entries
+	mergeRest     time.Duration // a run in which much is being done is not merged for its dead bytes before it rested that long
 }
 
 // DefaultOptions returns every default but Dir, which has none.
@@ -90,12 +96,18 @@ func DefaultOptions() Options {
 		Window:         8192,
 		ReadAheadBytes: 32 << 20,
 
+		MaxRuns:          128,
+		MergeBytesPerSec: 32 << 20,
+
 		poll:          100 * time.Millisecond,
 		backoff:       100 * time.Millisecond,
 		manifestBytes: 1 << 20,
 		loadBatch:     1024,
 		punchBytes:    256 << 10,
 		lookEvery:     2 * time.Second,
+		mergeBytes:    1 << 30,
+		mergeEntries:  4 << 20,
+		mergeRest:     30 * time.Second,
 	}
 }
 
@@ -149,10 +161,18 @@ func (o Options) withDefaults() (Options, error) {
 	o.backoff = orDefault(o.backoff, d.backoff)
 	o.manifestBytes = orDefault(o.manifestBytes, d.manifestBytes)
 	o.loadBatch = orDefault(o.loadBatch, d.loadBatch)
+	o.MaxRuns = orDefault(o.MaxRuns, d.MaxRuns)
+	o.MergeBytesPerSec = orDefault(o.MergeBytesPerSec, d.MergeBytesPerSec)
+	o.mergeBytes = orDefault(o.mergeBytes, d.mergeBytes)
+	o.mergeEntries = orDefault(o.mergeEntries, d.mergeEntries)
+	o.mergeRest = orDefault(o.mergeRest, d.mergeRest)
 	o.punchBytes = orDefault(o.punchBytes, d.punchBytes)
 	o.lookEvery = orDefault(o.lookEvery, d.lookEvery)
 	if o.SegmentBytes < minSegmentBytes || o.SegmentBytes > maxSegmentBytes {
 		return o, fmt.Errorf("timer: segment size %d is outside %d..%d bytes", o.SegmentBytes, minSegmentBytes, maxSegmentBytes)
+	}
+	if o.MaxRuns < 2 || o.MergeBytesPerSec < 1 {
+		return o, fmt.Errorf("timer: at most %d runs and %d merged bytes a second: they must be at least 2 and 1", o.MaxRuns, o.MergeBytesPerSec)
 	}
 	if o.Window < 1 || o.Horizon < time.Millisecond || o.GroupBytes < 1 {
 		return o, fmt.Errorf("timer: window %d, horizon %v and group size %d must be positive", o.Window, o.Horizon, o.GroupBytes)
