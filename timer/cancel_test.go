@@ -319,18 +319,20 @@ func TestCancelOfClosedStore(t *testing.T) {
 	}
 }
 
-// An index page that cannot be read gives no answer rather than a wrong one.
+// A damaged index page is built anew; if an entry is lost with it there is no answer rather than a wrong one.
 func TestCancelInDamagedRun(t *testing.T) {
 	r := newRig(t)
-	lsn := r.put(1, 50_000, 100)[0]
+	lsns := r.put(2, 50_000, 100)
 	r.sealAll(80_000)
 	r.s.mu.Lock()
 	run := r.s.runs[0]
 	r.s.mu.Unlock()
+	r.flip(fileName(runPrefix, run.id), segHeadBytes+50)
 	r.flip(fileName(runPrefix, run.id), run.indexOff+pageHead)
-	if out, err := cancelWait(r.s, rigNow+50_000, lsn); out != 0 || !errors.Is(err, ErrCorrupt) {
+	if out, err := cancelWait(r.s, rigNow+50_000, lsns[0]); out != 0 || !errors.Is(err, ErrCorrupt) {
 		t.Fatalf("%v, %v", out, err)
 	}
+	r.wantCancel(50_000, lsns[1], Cancelled)
 }
 
 // Cancels, puts, firing, seals and loads all at once: each entry is either fired, once, or cancelled, once.

@@ -43,6 +43,7 @@ func TestRotAfterACleanStartIsSeen(t *testing.T) {
 	r.put(5, 5000, 200)
 	seg := r.segment()
 	off := seg.entries[4].off
+	r.noSeals()
 	r.kill(true) // MANIFEST now knows where the segment ends
 	r.mem.Kill()
 	r.mem = r.mem.AfterPowerLoss(nil, 0)

@@ -202,6 +202,20 @@
 // sources are all there does not, nor what is there of them if one is gone: no merge begins before the sources of the last one are unlinked. Settled
 // and cancelled entries of runs may come back then, but for those that lie in a hole and have lost their bytes to it.
 //
+// # Damage
+//
+// Whatever is damaged, what is not is delivered. Every loss is logged once, with file and offset, counted (Stats.Corrupt, Stats.Lost), and its file
+// is kept as .broken when nothing in it is pending any more; until then it is not punched.
+//
+//	record of a due entry    read twice; then the entry counts as settled, and Load says ErrCorrupt
+//	record, when sealed      the entry is left out of the run
+//	index page of a run      built anew from the records between its neighbours each time it is read
+//	both                     the entry is lost: it counts as done, by the flow and hour that the flow table counts and no line has
+//
+// The records of damaged pages are numbered from the front and from the back, records whose fixed part is sound count even if the rest is not. So the
+// numbers, and with them the done bits, are exact unless records cannot even be counted at two places of one row of damaged pages; then those
+// between them fire again. A read error is no damage: it is retried.
+//
 // # Failing disks
 //
 // After a failed write or fsync of the log every put that is not durable gets its error, Put refuses (ErrFull when the disk is full, else

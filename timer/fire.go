@@ -69,12 +69,25 @@ func (s *Store) due(now int64) (items []Item, next int64, armed, far bool) {
 }
 
 // Load returns the body of an item that the sink got, in a fresh slice. It reads the disk and may be called from any
-// goroutine, as often as needed until the item is settled. ErrCorrupt: the record is damaged.
+// goroutine, as often as needed until the item is settled. ErrCorrupt: the record is damaged. Its entry is lost then: it counts as
+// settled, is logged, counted in Stats.Corrupt and Stats.Lost, and its file is kept. Other errors may pass: try again.
 func (s *Store) Load(it Item) ([]byte, error) {
 	e := it.entry
 	if e == nil {
 		return nil, errors.New("timer: Load of an item that did not come from the store")
 	}
+	body, err := s.load(e)
+	if errors.Is(err, ErrCorrupt) {
+		body, err = s.load(e) // it may have been sealed meanwhile, or only the way from the disk was bad
+	}
+	if errors.Is(err, ErrCorrupt) {
+		s.lose(e)
+	}
+	return body, err
+}
+
+// load reads a body once.
+func (s *Store) load(e *entry) ([]byte, error) {
 	s.mu.Lock()
 	home, off := e.home, e.off
 	switch {
@@ -97,25 +110,41 @@ func (s *Store) Load(it Item) ([]byte, error) {
 	s.mu.Unlock()
 	r, err := home.readRecord(off, int(e.length))
 	s.mu.Lock()
-	if err != nil && e.flow.fired[e.lsn] != e { // settled meanwhile, so its record may have been punched
-		err = ErrSettled
-	}
-	damaged := errors.Is(err, ErrCorrupt)
+	defer s.mu.Unlock()
 	s.release(home)
-	home.rotten = home.rotten || damaged
-	if err == nil && home.run != nil {
+	switch {
+	case err != nil && e.flow.fired[e.lsn] != e: // settled meanwhile, so its record may have been punched
+		return nil, ErrSettled
+	case err != nil:
+		return nil, fmt.Errorf("load lsn %d: %w", e.lsn, err)
+	case home.run != nil:
 		s.loadsFromRuns++
-	} else if err == nil {
+	default:
 		s.loadsFromLog++
 	}
-	s.mu.Unlock()
-	if err != nil {
-		if damaged {
-			s.corrupt("the record of a due entry is damaged", home.path, "offset", off, "lsn", e.lsn)
-		}
-		return nil, fmt.Errorf("load lsn %d: %w", e.lsn, err)
-	}
 	return append([]byte(nil), r.body...), nil
+}
+
+// lose settles a fired entry whose record is damaged: it cannot be delivered, and must not hold a place in its window for ever.
+func (s *Store) lose(e *entry) {
+	s.mu.Lock()
+	home, off := e.home, e.off
+	s.mu.Unlock()
+	if !s.settle(e) {
+		return
+	}
+	s.log.settle(settle{key: e.key()})
+	s.mu.Lock()
+	s.lost++
+	if home != nil {
+		home.rotten = true
+	}
+	s.mu.Unlock()
+	if home == nil { // found when its segment was sealed
+		return
+	}
+	s.corrupt("an entry is lost: its record is damaged", home.path, "offset", off, "lsn", e.lsn, "due", e.due,
+		"broker", e.flow.name.Broker, "topic", e.flow.name.Topic)
 }
 
 // Settle says that a fired item was delivered: it will not come back. It is written at once and durable within 50 ms

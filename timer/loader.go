@@ -1,8 +1,6 @@
 package timer
 
 import (
-	"errors"
-	"fmt"
 	"time"
 )
 
@@ -247,7 +245,7 @@ type cursor struct {
 // seek moves to the first entry at or past k.
 func (c *cursor) seek(k key) error {
 	page, err := c.run.seek(k, make([]byte, pageBytes))
-	if err != nil && !errors.Is(err, ErrCorrupt) { // a damaged page only makes it start too early
+	if err != nil {
 		return err
 	}
 	c.ord = page*pageEntries - 1
@@ -258,7 +256,7 @@ func (c *cursor) seek(k key) error {
 	}
 }
 
-// advance moves to the next entry. Damaged pages are counted and left out.
+// advance moves to the next entry; lost ones are left out.
 func (c *cursor) advance() error {
 	for c.ord++; c.ord < c.run.entries; c.ord++ {
 		page, i := c.ord/pageEntries, c.ord%pageEntries
@@ -269,11 +267,14 @@ func (c *cursor) advance() error {
 		}
 		b := c.buf[(page-c.from)*pageBytes:][:pageBytes]
 		if i == 0 && !c.run.pageOK(page, b) { // every walk enters a page at its first entry
-			c.s.damagedPage(c.run, page)
-			c.ord += pageEntries - 1
+			if err := c.run.readPage(page, b); err != nil {
+				return err
+			}
+		}
+		if c.x = pageEntry(b, i); c.x.lost() {
 			continue
 		}
-		c.x, c.more = pageEntry(b, i), true
+		c.more = true
 		return nil
 	}
 	c.more = false
@@ -286,26 +287,9 @@ func (c *cursor) fill(page int) error {
 		c.buf = make([]byte, readPages*pageBytes)
 	}
 	off := c.run.indexOff + int64(page)*pageBytes
-	if got, err := c.run.f.ReadAt(c.buf[:n*pageBytes], off); got < n*pageBytes {
-		return fmt.Errorf("read index at %d of %s: %w", off, c.run.path, err)
+	if got, err := c.run.f.ReadAt(c.buf[:n*pageBytes], off); err != nil && got < n*pageBytes {
+		clear(c.buf[got : n*pageBytes]) // page by page then, as they are needed
 	}
 	c.from, c.n = page, n
 	return nil
-}
-
-// damagedPage counts a damaged index page once per Open and keeps the run as evidence.
-func (s *Store) damagedPage(r *run, page int) {
-	s.mu.Lock()
-	known := r.badPages[page]
-	if !known {
-		if r.badPages == nil {
-			r.badPages = map[int]bool{}
-		}
-		r.badPages[page] = true
-		r.rotten = true
-	}
-	s.mu.Unlock()
-	if !known {
-		s.corrupt("an index page is damaged, its entries cannot fire", r.path, "page", page)
-	}
 }

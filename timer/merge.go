@@ -138,7 +138,7 @@ func (j *mergeJob) copyRecord(w *runWriter, src *source) error {
 	j.s.mu.Lock()
 	r.rotten = true
 	j.s.mu.Unlock()
-	j.s.corrupt("a record is damaged; it is copied as it is", r.path, "offset", x.off, "lsn", x.lsn, "due", x.due)
+	j.s.o.Log.Warn("timer: a record is damaged; it is copied as it is, and counted when it is due", "path", r.path, "offset", x.off, "lsn", x.lsn, "due", x.due)
 	return w.putDamaged(rec, flow, x)
 }
 
@@ -172,6 +172,11 @@ func (src *source) snapshot(s *Store) {
 		src.left[i] = ^(w | src.beyond(i))
 	}
 	s.mu.Unlock()
+}
+
+// number counts what is left.
+func (src *source) number() {
+	src.count = 0
 	for i, w := range src.left {
 		src.before[i] = uint32(src.count)
 		src.count += bits.OnesCount64(w)
@@ -207,6 +212,7 @@ func (src *source) survey(p *pacer) (bodies int64, err error) {
 			return 0, err
 		}
 	}
+	src.number()
 	keys := pageReader{run: r, key: true}
 	for page := range r.keyPages() {
 		if _, _, err := keys.page(page); err != nil {
@@ -226,19 +232,23 @@ func (src *source) rewind() {
 	src.ord, src.pages = -1, pageReader{run: src.run, buf: src.pages.buf}
 }
 
-// next moves to the next entry that is copied.
+// next moves to the next entry that is copied: not to lost ones.
 func (src *source) next() (bool, error) {
 	r := src.run
-	src.ord = nextBit(src.left, r.entries, src.ord+1, true)
-	if src.ord == r.entries {
-		return false, nil
+	for {
+		src.ord = nextBit(src.left, r.entries, src.ord+1, true)
+		if src.ord == r.entries {
+			return false, nil
+		}
+		b, _, err := src.pages.page(src.ord / pageEntries)
+		if err != nil {
+			return false, src.damaged(err)
+		}
+		if src.x = pageEntry(b, src.ord%pageEntries); !src.x.lost() {
+			return true, nil
+		}
+		src.left[src.ord/64] &^= 1 << (src.ord % 64)
 	}
-	b, _, err := src.pages.page(src.ord / pageEntries)
-	if err != nil {
-		return false, src.damaged(err)
-	}
-	src.x = pageEntry(b, src.ord%pageEntries)
-	return true, nil
 }
 
 // record returns the bytes of the present entry's record. They are valid, and may be changed, until the next call.
@@ -348,6 +358,9 @@ func (p *pageReader) page(at int) ([]byte, int, error) {
 	} else {
 		ok = p.run.pageOK(at, b)
 	}
+	if !ok && !p.key {
+		ok = p.run.readPage(at, b) == nil
+	}
 	if !ok {
 		return nil, 0, fmt.Errorf("%w: page %d of %s (of its key table: %v)", ErrCorrupt, at, p.run.path, p.key)
 	}
@@ -365,9 +378,12 @@ func (p *pageReader) fill(at int) error {
 		p.buf = make([]byte, n*pageBytes)
 	}
 	off += int64(at) * pageBytes
-	if got, err := p.run.f.ReadAt(p.buf[:n*pageBytes], off); got < n*pageBytes {
-		p.n = 0
-		return fmt.Errorf("read %d pages at %d of %s: %w", n, off, p.run.path, err)
+	if got, err := p.run.f.ReadAt(p.buf[:n*pageBytes], off); err != nil && got < n*pageBytes {
+		if p.key {
+			p.n = 0
+			return fmt.Errorf("read %d pages at %d of %s: %w", n, off, p.run.path, err)
+		}
+		clear(p.buf[got : n*pageBytes]) // they are read one by one then
 	}
 	p.from, p.n = at, n
 	return nil

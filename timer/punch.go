@@ -71,7 +71,7 @@ func (s *Store) punchable() []punchJob {
 	defer s.mu.Unlock()
 	fresh := int64(0)
 	for _, r := range s.runs {
-		if n := r.freshBytes(); n >= s.o.punchBytes && !r.merging {
+		if n := r.freshBytes(); n >= s.o.punchBytes && r.mayPunch() {
 			fresh += n
 		}
 	}
@@ -80,12 +80,15 @@ func (s *Store) punchable() []punchJob {
 	}
 	var jobs []punchJob
 	for _, r := range s.runs {
-		if r.freshBytes() >= s.o.punchBytes && !r.merging {
+		if r.freshBytes() >= s.o.punchBytes && r.mayPunch() {
 			jobs = append(jobs, punchJob{r, slices.Clone(r.done), r.entries - r.pending})
 		}
 	}
 	return jobs
 }
+
+// mayPunch: evidence is kept whole. Store.mu is held.
+func (r *run) mayPunch() bool { return !r.merging && !r.rotten }
 
 // freshBytes estimates the bytes of records that were done since the last punching. Store.mu is held.
 func (r *run) freshBytes() int64 { return int64(r.entries-r.pending-r.punched) * r.meanBytes() }
@@ -123,11 +126,11 @@ func (s *Store) punchRun(j punchJob) {
 }
 
 func (s *Store) punchStretch(r *run, from, to int) error {
-	first, err := s.offsets(r, from)
+	first, err := r.offsets(from)
 	if err != nil {
 		return err
 	}
-	last, err := s.offsets(r, to-1)
+	last, err := r.offsets(to - 1)
 	if err != nil {
 		return err
 	}
@@ -144,15 +147,10 @@ func (s *Store) punchStretch(r *run, from, to int) error {
 
 func roundUp(off int64) int64 { return (off + pageBytes - 1) / pageBytes * pageBytes }
 
-// offsets returns where the record of an entry lies. On a damaged index page it is nowhere.
-func (s *Store) offsets(r *run, ord int) (span, error) {
+// offsets returns where the record of an entry lies.
+func (r *run) offsets(ord int) (span, error) {
 	b := make([]byte, pageBytes)
-	err := r.readPage(ord/pageEntries, b)
-	if errors.Is(err, ErrCorrupt) {
-		s.damagedPage(r, ord/pageEntries)
-		return span{}, nil
-	}
-	if err != nil {
+	if err := r.readPage(ord/pageEntries, b); err != nil {
 		return span{}, err
 	}
 	x := pageEntry(b, ord%pageEntries)

@@ -154,7 +154,7 @@ func TestOnlyDurablyDoneEntriesArePunched(t *testing.T) {
 			t.Fatal(err)
 		}
 		for ord := range x.entries {
-			place, err := r.s.offsets(x, ord)
+			place, err := x.offsets(ord)
 			if err != nil {
 				t.Fatal(err)
 			}

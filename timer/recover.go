@@ -261,6 +261,8 @@ func (rc *recovery) adopt(r *run) error {
 	r.load(rc.state.done[r.id], rc.state.cancelled[r.id])
 	rc.s.runs = append(rc.s.runs, r)
 	rc.s.sealedBytes += r.size
+	var found []*mendReport
+	r.mend.report = func(_ *run, m *mendReport) { found = append(found, m) }
 	if rc.rebuilt {
 		if err := rc.s.findPunched(r); err != nil {
 			return fmt.Errorf("%s: %w", r.path, err)
@@ -268,59 +270,9 @@ func (rc *recovery) adopt(r *run) error {
 	}
 	rc.highest = max(rc.highest, r.maxLSN)
 	rc.state.runs[r.id] = runMeta{r.epoch, r.entries}
-	rc.s.countRun(r)
+	rc.s.countRun(r, &found)
+	r.mend.report = rc.s.mended
 	return nil
-}
-
-// countRun adds what is pending in a run to the counts of its flows. An hour that is wholly pending or wholly done needs only the
-// flow table; the pages of the others are read.
-func (s *Store) countRun(r *run) {
-	total := map[int64]int{}
-	for i, f := range r.flows {
-		for _, h := range f.hours {
-			total[h.hour] += int(h.count)
-			s.wheel.countHour(r.names[i], h.hour, int64(h.count))
-		}
-	}
-	hours := make([]int64, 0, len(total))
-	for h := range total {
-		hours = append(hours, h)
-	}
-	slices.Sort(hours)
-	from := 0
-	for _, h := range hours {
-		to := min(from+total[h], r.entries)
-		switch r.doneIn(from, to) {
-		case 0:
-		case to - from:
-			for i, f := range r.flows {
-				for _, c := range f.hours {
-					if c.hour == h {
-						s.wheel.countHour(r.names[i], h, -int64(c.count))
-					}
-				}
-			}
-		default:
-			s.uncountDone(r, h, from, to)
-		}
-		from = to
-	}
-}
-
-// uncountDone takes the done entries numbered [from, to) out of the counts of their hour.
-func (s *Store) uncountDone(r *run, hour int64, from, to int) {
-	b := make([]byte, pageBytes)
-	for page := from / pageEntries; page*pageEntries < to; page++ {
-		if err := r.readPage(page, b); err != nil {
-			s.damagedPage(r, page)
-			continue
-		}
-		for ord := max(from, page*pageEntries); ord < min(to, (page+1)*pageEntries); ord++ {
-			if flow := pageEntry(b, ord%pageEntries).flow; r.isDone(ord) && int(flow) < len(r.names) {
-				s.wheel.countHour(r.names[flow], hour, -1)
-			}
-		}
-	}
 }
 
 // files marks what is neither a named run nor a named segment. Blank segments are not recycled across a crash: a half-done

@@ -229,7 +229,7 @@ func (rc *recovery) end(k key, cancelled bool) {
 			continue
 		}
 		ord, x, ok, err := r.find(k)
-		if err != nil {
+		if err != nil && !errors.Is(err, errLost) {
 			rc.s.corrupt("cannot look up a settled or cancelled entry, it may come back", r.path, "lsn", k.lsn, "err", err)
 		}
 		if ok && r.end(ord, cancelled) && int(x.flow) < len(r.names) {

@@ -2,7 +2,9 @@ package timer
 
 import (
 	"fmt"
+	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -14,6 +16,7 @@ type rig struct {
 	t     *testing.T
 	mem   *vfs.Mem
 	fs    *vfs.Faulty
+	hook  vfs.Hook // of every store
 	clock atomic.Int64
 	o     Options
 	s     *Store
@@ -31,9 +34,21 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
+// noSeals keeps segments from being sealed, in the stores opened from now on as well.
+func (r *rig) noSeals() {
+	r.hook = func(op vfs.Op, path string) *vfs.Fault {
+		if op == vfs.OpCreate && strings.HasPrefix(path, "/data/"+runPrefix) {
+			return &vfs.Fault{Err: syscall.EIO}
+		}
+		return nil
+	}
+	r.fs.Set(r.hook)
+}
+
 func (r *rig) open() {
 	r.t.Helper()
 	r.fs = vfs.NewFaulty(r.mem)
+	r.fs.Set(r.hook)
 	r.o.FS = r.fs
 	r.s = mustOpen(r.t, r.o)
 	r.c = newCollector()

@@ -54,7 +54,7 @@ func getIndexEntry(b []byte) indexEntry {
 	}
 }
 
-// run is a sealed run: what its footer says, and its bitmaps. done to badPages are guarded by Store.mu, the
+// run is a sealed run: what its footer says, and its bitmaps. done to unfit are guarded by Store.mu, mend guards itself, the
 // rest never changes.
 type run struct {
 	dataFile
@@ -68,14 +68,16 @@ type run struct {
 	dirty     map[uint32]struct{} // words of both that MANIFEST does not have
 	cancels   int                 // entries that were cancelled
 	pending   int
-	punched   int          // how many entries were done when it was last punched
-	merging   bool         // the merger reads it: it is neither dropped nor punched
-	unfit     bool         // damaged, not merged again
-	badPages  map[int]bool // damaged index pages that were reported
+	punched   int  // how many entries were done when it was last punched
+	merging   bool // the merger reads it: it is neither dropped nor punched
+	unfit     bool // damaged, not merged again
 
 	holes    holes     // the janitor's
 	restDone int       // the janitor's: how many entries were done at restFrom
 	restFrom time.Time // the janitor's: since when little was done
+
+	cutOff bool // its index is not where its records end: the file was truncated
+	mend   mending
 }
 
 // runFooter is the end of a run file.
@@ -267,9 +269,11 @@ func signPage(b []byte, at, n int, seed uint32) {
 // pageLen returns how many entries the page has.
 func (r *run) pageLen(page int) int { return min(pageEntries, r.entries-page*pageEntries) }
 
-// readPage reads index page number page into b.
-func (r *run) readPage(page int, b []byte) error {
-	off := r.indexOff + int64(page)*pageBytes
+func (r *run) pageOffset(page int) int64 { return r.indexOff + int64(page)*pageBytes }
+
+// readRawPage reads index page number page into b as it is on the disk.
+func (r *run) readRawPage(page int, b []byte) error {
+	off := r.pageOffset(page)
 	if n, err := r.f.ReadAt(b[:pageBytes], off); n < pageBytes {
 		return fmt.Errorf("read index page at %d of %s: %w", off, r.path, err)
 	}
@@ -285,7 +289,7 @@ func (r *run) pageOK(page int, b []byte) bool {
 
 func pageEntry(b []byte, i int) indexEntry { return getIndexEntry(b[pageHead+i*indexBytes:]) }
 
-// seek returns the page that an entry with key k would be on. A damaged page counts as one that begins after k.
+// seek returns the page that an entry with key k would be on.
 func (r *run) seek(k key, b []byte) (int, error) {
 	var failed error
 	page := sort.Search(r.pages, func(page int) bool {
@@ -301,7 +305,10 @@ func (r *run) seek(k key, b []byte) (int, error) {
 	return page, failed
 }
 
-// find returns the number and index line of the entry with key k.
+// errLost: the entry may be one of those that damage has taken.
+var errLost = fmt.Errorf("%w: with the index page that named its entry", ErrCorrupt)
+
+// find returns the number and index line of the entry with key k. errLost: it is not there, but was perhaps.
 func (r *run) find(k key) (ord int, x indexEntry, ok bool, err error) {
 	b := make([]byte, pageBytes)
 	page, err := r.seek(k, b)
@@ -312,11 +319,18 @@ func (r *run) find(k key) (ord int, x indexEntry, ok bool, err error) {
 		return 0, x, false, err
 	}
 	n := r.pageLen(page)
-	i := sort.Search(n, func(i int) bool { return !pageEntry(b, i).key().less(k) })
-	if i == n || pageEntry(b, i).key() != k {
-		return 0, x, false, nil
+	at := sort.Search(n, func(i int) bool { return !pageEntry(b, i).key().less(k) })
+	for i := at; i < n && pageEntry(b, i).key() == k; i++ {
+		if x := pageEntry(b, i); !x.lost() {
+			return page*pageEntries + i, x, true, nil
+		}
 	}
-	return page*pageEntries + i, pageEntry(b, i), true, nil
+	for i := range n {
+		if pageEntry(b, i).lost() {
+			return 0, x, false, fmt.Errorf("%s: %w", r.path, errLost)
+		}
+	}
+	return 0, x, false, nil
 }
 
 func (r *run) isDone(ord int) bool { return r.done[ord/64]&(1<<(ord%64)) != 0 }
@@ -329,6 +343,21 @@ func (r *run) setDone(ord int) bool {
 	r.done[ord/64] |= 1 << (ord % 64)
 	r.dirty[uint32(ord/64)] = struct{}{}
 	r.pending--
+	return true
+}
+
+// clearDone takes setDone back and says whether there was anything to take back. MANIFEST goes on saying that the entry is done until it
+// is rewritten.
+func (r *run) clearDone(ord int) bool {
+	if !r.isDone(ord) {
+		return false
+	}
+	r.done[ord/64] &^= 1 << (ord % 64)
+	if r.isCancelled(ord) {
+		r.cancelled[ord/64] &^= 1 << (ord % 64)
+		r.cancels--
+	}
+	r.pending++
 	return true
 }
 

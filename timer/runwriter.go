@@ -74,6 +74,7 @@ func (s *Store) newRun(id uint64, l runLayout) (*runWriter, error) {
 	}
 	r := &run{dataFile: newDataFile(id, epoch, path, f, 0)}
 	r.dataFile.run = r
+	r.mend.report = s.mended
 	r.entries, r.pages = l.entries, (l.entries+pageEntries-1)/pageEntries
 	r.minLSN, r.maxLSN, r.firstSeg, r.lastSeg, r.sources = l.minLSN, l.maxLSN, l.firstSeg, l.lastSeg, l.sources
 	r.indexOff = (segHeadBytes + l.bodies + pageBytes - 1) / pageBytes * pageBytes

@@ -135,6 +135,7 @@ func (s *Store) forget(e *entry) {
 		return
 	}
 	e.done = true
+	s.lost++
 	s.wheel.count(e.flow, e.due, -1)
 	s.wheel.remove(e)
 }

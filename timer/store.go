@@ -40,6 +40,7 @@ type Store struct {
 	cancels                     int64
 	closed                      bool
 
+	lost     int64 // guarded by mu
 	damaged  atomic.Int64
 	pauseNow time.Duration // the janitor's
 	sealing  []byte        // the janitor's, for one segment
@@ -188,6 +189,7 @@ type Stats struct {
 	LastLSN         LSN   // the highest number given out
 	Cancelled       int64 // entries cancelled since Open
 	Corrupt         int64 // damaged records, pages and files met since Open
+	Lost            int64 // entries that damage has taken since Open: they do not fire
 	Seals           int64 // segments sealed since Open
 	PunchedBytes    int64 // given back since Open by punching delivered messages out of runs
 	Merges          int64 // merges of runs since Open
@@ -212,6 +214,7 @@ func (s *Store) Stats() Stats {
 		LastLSN:   last,
 		Cancelled: s.cancels,
 		Corrupt:   s.damaged.Load(),
+		Lost:      s.lost,
 		Seals:     s.seals,
 
 		PunchedBytes: s.punchedBytes,

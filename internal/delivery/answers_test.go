@@ -2,13 +2,13 @@ package delivery_test
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -232,7 +232,7 @@ func TestBodiesThatCannotBeSentAreKept(t *testing.T) {
 		name string
 		load func(timer.Item) ([]byte, error)
 	}{
-		{"damaged", func(timer.Item) ([]byte, error) { return nil, fmt.Errorf("run 7: %w", timer.ErrCorrupt) }},
+		{"unreadable", func(timer.Item) ([]byte, error) { return nil, fmt.Errorf("run 7: %w", syscall.EIO) }},
 		{"not a frame", func(timer.Item) ([]byte, error) { return []byte("hello, this is no frame"), nil }},
 		{"empty", func(timer.Item) ([]byte, error) { return nil, nil }},
 		{"over 16 MiB", func(timer.Item) ([]byte, error) {
@@ -266,22 +266,24 @@ func TestBodiesThatCannotBeSentAreKept(t *testing.T) {
 	}
 }
 
-func TestSettledEntriesAreNotSent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		net := newNet(nil)
-		r := newRig(t, net, nil)
-		good := r.store.load
-		r.store.load = func(it timer.Item) ([]byte, error) {
-			if it.LSN == 1 {
-				return nil, errors.Join(timer.ErrSettled)
+func TestSettledAndLostEntriesAreNotSent(t *testing.T) {
+	for _, gone := range []error{timer.ErrSettled, timer.ErrCorrupt} {
+		synctest.Test(t, func(t *testing.T) {
+			net := newNet(nil)
+			r := newRig(t, net, nil)
+			good := r.store.load
+			r.store.load = func(it timer.Item) ([]byte, error) {
+				if it.LSN == 1 {
+					return nil, fmt.Errorf("load: %w", gone)
+				}
+				return good(it)
 			}
-			return good(it)
-		}
-		r.Fire(items("a", "T", 0, 1, 2))
-		sleep(time.Second)
-		r.wantSettled(t, 2)
-		if s := r.Stats(); s.Kept != 0 || s.Waiting != 0 || len(net.sent()) != 1 {
-			t.Errorf("%+v", s)
-		}
-	})
+			r.Fire(items("a", "T", 0, 1, 2))
+			sleep(time.Second)
+			r.wantSettled(t, 2)
+			if s := r.Stats(); s.Kept != 0 || s.Waiting != 0 || s.Unsendable != 0 || len(net.sent()) != 1 {
+				t.Errorf("%v: %+v", gone, s)
+			}
+		})
+	}
 }

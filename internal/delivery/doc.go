@@ -11,7 +11,7 @@
 //     up): a process that is killed repeats at most one request of each lane.
 //   - An entry is settled when the broker says that it stored the message (0 SUCCESS, 10
 //     FLUSH_DISK_TIMEOUT, 11 SLAVE_NOT_AVAILABLE, 12 FLUSH_SLAVE_TIMEOUT), and by nothing else. Nothing is
-//     discarded.
+//     discarded. Only a record that is damaged on disk cannot be sent: the store logs, counts and settles it itself.
 //   - 2 SYSTEM_BUSY, 14 SERVICE_NOT_AVAILABLE, 1500 GO_AWAY, a broken connection and a timeout are
 //     retried for ever, with back-off and jitter; the lane waits, others do not.
 //   - A broker that cannot be reached is tried with one request at a time. Its lanes wait, and go on all

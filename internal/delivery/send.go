@@ -78,7 +78,7 @@ func (d *Delivery) send(j *job) {
 	}
 	frame, err := d.frame(j)
 	switch {
-	case errors.Is(err, timer.ErrSettled):
+	case errors.Is(err, timer.ErrSettled), errors.Is(err, timer.ErrCorrupt): // the store has given it up, and says so
 		b.drop(j)
 		d.flights.Done()
 		return
