@@ -173,15 +173,10 @@ func TestCancelDuringSeal(t *testing.T) {
 				return nil
 			})
 			lsns := r.put(3, 50_000, 100)
-			for {
+			for r.s.Stats().Segments == 1 { // a second segment that gets full waits for the seal
 				r.put(1, 60_000, 3000)
-				select {
-				case <-blocked:
-				default:
-					continue
-				}
-				break
 			}
+			<-blocked
 			pending := r.s.Stats().Pending
 			r.wantCancel(50_000, lsns[1], Cancelled)
 			if crash {

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"math/bits"
+	"slices"
 
 	"github.com/cespare/xxhash/v2"
 )
@@ -30,6 +32,31 @@ func (l keyLine) compare(o keyLine) int {
 }
 
 func getKeyLine(b []byte) keyLine { return keyLine{le.Uint64(b), le.Uint32(b[8:])} }
+
+// sortedKeyLines returns lines sorted by hash and number. Hashes are spread evenly: after one pass over their
+// first bits next to nothing is left to compare.
+func sortedKeyLines(lines []keyLine) []keyLine {
+	first := bits.Len(uint(len(lines)))
+	ends := make([]int, 1<<first+1) // of the lines with lower first bits, later of those with these
+	for _, l := range lines {
+		ends[l.hash>>(64-first)+1]++
+	}
+	for i := 1; i < len(ends); i++ {
+		ends[i] += ends[i-1]
+	}
+	sorted := make([]keyLine, len(lines))
+	for _, l := range lines {
+		at := &ends[l.hash>>(64-first)]
+		sorted[*at] = l
+		*at++
+	}
+	start := 0
+	for _, end := range ends {
+		slices.SortFunc(sorted[start:end], keyLine.compare)
+		start = end
+	}
+	return sorted
+}
 
 // keyHash is what a key of a topic is found by: xxHash64 of the topic, a zero and the key. space is reused.
 func keyHash(topic, key []byte, space *[]byte) uint64 {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -94,5 +95,27 @@ func TestDamagedKeyPageIsNoticed(t *testing.T) {
 	rig.flip(fileName(runPrefix, r.id), r.keysOff+pageHead+3)
 	if _, err := r.ordsOf(keyHash([]byte("t"), []byte("7"), new([]byte))); !errors.Is(err, ErrCorrupt) {
 		t.Fatalf("%v", err)
+	}
+}
+
+func TestKeyLinesAreSorted(t *testing.T) {
+	rng := rand.New(rand.NewPCG(4, 4))
+	for _, n := range []int{0, 1, 2, 1000} {
+		for name, hash := range map[string]func() uint64{
+			"even":  rng.Uint64,
+			"few":   func() uint64 { return rng.Uint64N(5) << 62 },
+			"close": func() uint64 { return rng.Uint64N(100) },
+		} {
+			var lines []keyLine
+			for i := range n {
+				lines = append(lines, keyLine{hash(), uint32(i)})
+			}
+			rng.Shuffle(n, func(i, j int) { lines[i], lines[j] = lines[j], lines[i] })
+			got := sortedKeyLines(lines)
+			slices.SortFunc(lines, keyLine.compare)
+			if !slices.Equal(got, lines) {
+				t.Errorf("%d lines, hashes %s: not sorted", n, name)
+			}
+		}
 	}
 }

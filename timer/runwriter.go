@@ -3,7 +3,6 @@ package timer
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/delaygate/delaygate/timer/vfs"
 )
@@ -31,7 +30,7 @@ type runWriter struct {
 	onPage    int
 	pageNo    int
 	ids       map[*flow]uint32
-	hours     []map[int64]uint32 // by flow
+	resign    *resigner // nil: records are signed anew
 	keys      []keyLine
 	skipKeys  bool // finishWith brings them
 	hashSpace []byte
@@ -88,9 +87,14 @@ func (s *Store) newRun(id uint64, l runLayout) (*runWriter, error) {
 	return w, nil
 }
 
-// put appends the record rec, which comes after all before it in (due, LSN) order, and returns its offset. rec is signed anew in place.
+// put appends the record rec, which comes after all before it in (due, LSN) order, and returns its offset. rec gets its new
+// checks in place.
 func (w *runWriter) put(rec []byte, f *flow, lane uint16) (int64, error) {
-	signRecord(rec, w.r.seed)
+	if w.resign != nil {
+		w.resign.sign(rec)
+	} else {
+		signRecord(rec, w.r.seed)
+	}
 	if !w.skipKeys {
 		w.keys = appendKeyLines(w.keys, rec, uint32(w.r.entries-w.left), &w.hashSpace)
 	}
@@ -147,16 +151,19 @@ func (w *runWriter) flow(f *flow, due int64) uint32 {
 		w.ids[f] = id
 		w.r.names = append(w.r.names, f)
 		w.r.flows = append(w.r.flows, runFlow{name: f.name})
-		w.hours = append(w.hours, map[int64]uint32{})
 	}
-	w.hours[id][hourOf(due)]++
+	table := &w.r.flows[id]
+	if h, last := hourOf(due), len(table.hours)-1; last >= 0 && table.hours[last].hour == h {
+		table.hours[last].count++
+	} else {
+		table.hours = append(table.hours, hourCount{h, 1})
+	}
 	return id
 }
 
 // finish writes the rest and makes the file durable.
 func (w *runWriter) finish() (*run, error) {
-	slices.SortFunc(w.keys, keyLine.compare)
-	lines := w.keys
+	lines := sortedKeyLines(w.keys)
 	return w.finishWith(func() (keyLine, bool, error) {
 		if len(lines) == 0 {
 			return keyLine{}, false, nil
@@ -192,11 +199,6 @@ func (w *runWriter) end(next func() (keyLine, bool, error)) error {
 		return err
 	}
 	r.keysBytes = w.index.at - r.keysOff
-	for i, n := range w.hours {
-		for _, hour := range sortedHours(n) {
-			r.flows[i].hours = append(r.flows[i].hours, hourCount{hour, n[hour]})
-		}
-	}
 	table := encodeFlows(r.sources, r.flows)
 	r.flowOff, r.flowLen, r.flowCRC = w.index.at, int64(len(table)), checksum(r.seed, table)
 	if err := w.index.add(append(table, r.encode(r.id, r.epoch)...)); err != nil {
@@ -210,15 +212,6 @@ func (w *runWriter) end(next func() (keyLine, bool, error)) error {
 		return err
 	}
 	return w.s.o.FS.SyncDir(w.s.o.Dir)
-}
-
-func sortedHours(m map[int64]uint32) []int64 {
-	hours := make([]int64, 0, len(m))
-	for h := range m {
-		hours = append(hours, h)
-	}
-	slices.Sort(hours)
-	return hours
 }
 
 func (w *runWriter) keyPages(next func() (keyLine, bool, error)) error {

@@ -13,8 +13,7 @@ const (
 // seal turns a full segment into a run, or into nothing if all of it is settled, and gives the segment free. It runs beside
 // intake and firing; only installing the run takes Store.mu, in small pieces.
 func (s *Store) seal(seg *segment) error {
-	pend := s.pendingOf(seg)
-	r, err := s.writeRun(seg, pend)
+	r, content, err := s.writeRun(seg, s.pendingOf(seg))
 	if err != nil {
 		return err
 	}
@@ -26,7 +25,7 @@ func (s *Store) seal(seg *segment) error {
 		return err
 	}
 	if r != nil {
-		s.install(r, pend)
+		s.install(r, content)
 	}
 	s.retire(seg)
 	return nil
@@ -34,67 +33,63 @@ func (s *Store) seal(seg *segment) error {
 
 // sealed is a pending entry of a segment on its way into a run.
 type sealed struct {
-	*entry
-	off  int64 // in the run
-	lost bool  // its record is damaged
+	key
+	entry *entry
+	off   int64 // in the run
 }
 
-// pendingOf returns what is not settled in a full segment, in key order.
+// pendingOf returns what is not settled in a full segment, in the order of the segment.
 func (s *Store) pendingOf(seg *segment) []sealed {
 	var pend []sealed
 	for at := 0; at < len(seg.entries); at += sealChunk {
 		s.mu.Lock()
 		for _, e := range seg.entries[at:min(at+sealChunk, len(seg.entries))] {
 			if !e.done {
-				pend = append(pend, sealed{entry: e})
+				pend = append(pend, sealed{key: e.key(), entry: e})
 			}
 		}
 		s.mu.Unlock()
 	}
-	slices.SortFunc(pend, func(a, b sealed) int { return cmp.Or(cmp.Compare(a.due, b.due), cmp.Compare(a.lsn, b.lsn)) })
 	return pend
 }
 
-// writeRun writes and syncs the run for pend and notes in pend where each record went. It returns nil if there is nothing to
+// writeRun writes and syncs a run for pend, and returns what is in it, in key order, with the places there. It returns no run if there is nothing to
 // write. A damaged record is left out, and the segment is kept as evidence.
-func (s *Store) writeRun(seg *segment, pend []sealed) (*run, error) {
+func (s *Store) writeRun(seg *segment, pend []sealed) (*run, []sealed, error) {
 	if len(pend) == 0 {
-		return nil, nil
+		return nil, nil, nil
 	}
 	src := s.sealBuffer(seg.size)
 	if n, err := seg.f.ReadAt(src, 0); n < len(src) {
-		return nil, fmt.Errorf("seal %s: read it: %w", seg.path, err)
+		return nil, nil, fmt.Errorf("seal %s: read it: %w", seg.path, err)
 	}
-	kept := s.checkRecords(seg, src, pend)
-	if kept == 0 {
-		return nil, nil
+	if pend = s.checkRecords(seg, src, pend); len(pend) == 0 {
+		return nil, nil, nil
 	}
+	slices.SortFunc(pend, func(a, b sealed) int { return cmp.Or(cmp.Compare(a.due, b.due), cmp.Compare(a.lsn, b.lsn)) })
 	w, err := s.newRun(s.newFileID(), runLayout{
-		entries: kept, bodies: bodyBytes(pend), minLSN: seg.first, maxLSN: seg.last, firstSeg: seg.id, lastSeg: seg.id,
+		entries: len(pend), bodies: bodyBytes(pend), minLSN: seg.first, maxLSN: seg.last, firstSeg: seg.id, lastSeg: seg.id,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("seal %s: %w", seg.path, err)
+		return nil, nil, fmt.Errorf("seal %s: %w", seg.path, err)
 	}
+	w.resign = newResigner(seg.seed, w.r.seed)
 	for i := range pend {
 		p := &pend[i]
-		if p.lost {
-			continue
-		}
-		at := p.entry.off
-		if p.off, err = w.put(src[at:at+int64(p.length)], p.flow, p.lane); err != nil {
-			return nil, w.giveUp(err)
+		e := p.entry
+		if p.off, err = w.put(src[e.off:e.off+int64(e.length)], e.flow, e.lane); err != nil {
+			return nil, nil, w.giveUp(err)
 		}
 	}
-	return w.finish()
+	r, err := w.finish()
+	return r, pend, err
 }
 
-// bodyBytes returns how much room the sound records of pend take.
+// bodyBytes returns how much room the records of pend take.
 func bodyBytes(pend []sealed) int64 {
 	n := int64(0)
 	for _, p := range pend {
-		if !p.lost {
-			n += int64(padded(int(p.length)))
-		}
+		n += int64(padded(int(p.entry.length)))
 	}
 	return n
 }
@@ -107,24 +102,22 @@ func (s *Store) sealBuffer(size int64) []byte {
 	return s.sealing[:size]
 }
 
-// checkRecords marks what cannot be read any more and returns how many records are sound.
-func (s *Store) checkRecords(seg *segment, src []byte, pend []sealed) int {
-	kept := 0
-	for i := range pend {
-		p := &pend[i]
+// checkRecords returns those of pend whose records are sound.
+func (s *Store) checkRecords(seg *segment, src []byte, pend []sealed) []sealed {
+	sound := pend[:0]
+	for _, p := range pend {
 		r, ok := parseRecord(src[p.entry.off:], seg.seed)
 		if ok && r.lsn == p.lsn {
-			kept++
+			sound = append(sound, p)
 			continue
 		}
-		p.lost = true
 		s.mu.Lock()
 		seg.rotten = true
 		s.forget(p.entry)
 		s.mu.Unlock()
 		s.corrupt("a record is damaged and cannot be sealed", seg.path, "offset", p.entry.off, "lsn", p.lsn, "due", p.due)
 	}
-	return kept
+	return sound
 }
 
 // forget takes an entry whose record is damaged out of everything. If it was fired, its item remains until it
@@ -142,25 +135,21 @@ func (s *Store) forget(e *entry) {
 
 // install makes a run that MANIFEST names take the place of its segment. The loader rests meanwhile: until the end an
 // entry may be both in far and in the run.
-func (s *Store) install(r *run, pend []sealed) {
+func (s *Store) install(r *run, content []sealed) {
 	s.mu.Lock()
 	s.installing = true
 	s.generation++
 	s.runs = append(s.runs, r)
 	s.sealedBytes += r.size
 	s.mu.Unlock()
-	ord := uint32(0)
-	for at := 0; at < len(pend); at += sealChunk {
+	for at := 0; at < len(content); at += sealChunk {
 		s.mu.Lock()
-		for _, p := range pend[at:min(at+sealChunk, len(pend))] {
-			if p.lost {
-				continue
+		for i := at; i < min(at+sealChunk, len(content)); i++ {
+			e := content[i].entry
+			e.home, e.off, e.ord = &r.dataFile, content[i].off, uint32(i)
+			if e.done {
+				r.end(i, e.cancelled)
 			}
-			p.entry.home, p.entry.off, p.entry.ord = &r.dataFile, p.off, ord
-			if p.done {
-				r.end(int(ord), p.cancelled)
-			}
-			ord++
 		}
 		s.mu.Unlock()
 	}
