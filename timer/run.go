@@ -291,18 +291,39 @@ func pageEntry(b []byte, i int) indexEntry { return getIndexEntry(b[pageHead+i*i
 
 // seek returns the page that an entry with key k would be on.
 func (r *run) seek(k key, b []byte) (int, error) {
-	var failed error
-	page := sort.Search(r.pages, func(page int) bool {
-		if err := r.readPage(page, b); err != nil {
-			failed = err
-			return true
+	page, _, err := r.locate(k, b)
+	return page, err
+}
+
+// interpolations is how many times locate guesses where a key is from the due times around it before it bisects.
+const interpolations = 4
+
+// locate is seek, and says whether b holds that page.
+func (r *run) locate(k key, b []byte) (page int, read bool, err error) {
+	lo, hi := 0, r.pages // the page is in [lo, hi)
+	loDue, hiDue := r.minDue, r.maxDue
+	at := -1 // the page in b
+	for try := 0; hi-lo > 1; try++ {
+		mid := (lo + hi) / 2
+		if try < interpolations && loDue <= k.due && k.due < hiDue {
+			mid = lo + int(float64(hi-lo)*(float64(k.due-loDue)/float64(hiDue-loDue)))
+			mid = min(max(mid, lo+1), hi-1)
 		}
-		return k.less(pageEntry(b, 0).key())
-	})
-	if page > 0 {
-		page--
+		if err := r.readPage(mid, b); err != nil {
+			return 0, false, err
+		}
+		at = mid
+		first, last := pageEntry(b, 0), pageEntry(b, r.pageLen(mid)-1)
+		switch {
+		case k.less(first.key()):
+			hi, hiDue = mid, first.due
+		case !last.key().less(k):
+			return mid, true, nil
+		default:
+			lo, loDue = mid, last.due
+		}
 	}
-	return page, failed
+	return lo, at == lo, nil
 }
 
 // errLost: the entry may be one of those that damage has taken.
@@ -311,11 +332,11 @@ var errLost = fmt.Errorf("%w: with the index page that named its entry", ErrCorr
 // find returns the number and index line of the entry with key k. errLost: it is not there, but was perhaps.
 func (r *run) find(k key) (ord int, x indexEntry, ok bool, err error) {
 	b := make([]byte, pageBytes)
-	page, err := r.seek(k, b)
-	if err != nil {
-		return 0, x, false, err
+	page, read, err := r.locate(k, b)
+	if err == nil && !read {
+		err = r.readPage(page, b)
 	}
-	if err := r.readPage(page, b); err != nil {
+	if err != nil {
 		return 0, x, false, err
 	}
 	n := r.pageLen(page)
