@@ -240,6 +240,9 @@ type cursor struct {
 	buf  []byte
 	from int // first page in buf, and how many
 	n    int
+	page []byte // the page of x, checked; nil: none
+	no   int    // its number
+	read int    // pages read
 }
 
 // seek moves to the first entry at or past k.
@@ -257,39 +260,57 @@ func (c *cursor) seek(k key) error {
 }
 
 // advance moves to the next entry; lost ones are left out.
-func (c *cursor) advance() error {
-	for c.ord++; c.ord < c.run.entries; c.ord++ {
-		page, i := c.ord/pageEntries, c.ord%pageEntries
-		if page >= c.from+c.n || c.n == 0 {
-			if err := c.fill(page); err != nil {
+func (c *cursor) advance() error { return c.jump(c.ord + 1) }
+
+// jump moves to the first entry numbered ord or higher that is not lost. At the end ord is the number of entries.
+func (c *cursor) jump(ord int) error {
+	for c.ord = ord; c.ord < c.run.entries; c.ord++ {
+		if page := c.ord / pageEntries; c.page == nil || page != c.no {
+			if err := c.enter(page); err != nil {
 				return err
 			}
 		}
-		b := c.buf[(page-c.from)*pageBytes:][:pageBytes]
-		if i == 0 && !c.run.pageOK(page, b) { // every walk enters a page at its first entry
-			if err := c.run.readPage(page, b); err != nil {
-				return err
-			}
+		if c.x = pageEntry(c.page, c.ord%pageEntries); !c.x.lost() {
+			c.more = true
+			return nil
 		}
-		if c.x = pageEntry(b, i); c.x.lost() {
-			continue
-		}
-		c.more = true
-		return nil
 	}
-	c.more = false
+	c.ord, c.more = c.run.entries, false
 	return nil
 }
 
+// enter makes page the present one.
+func (c *cursor) enter(page int) error {
+	if page < c.from || page >= c.from+c.n {
+		if err := c.fill(page); err != nil {
+			return err
+		}
+	}
+	b := c.buf[(page-c.from)*pageBytes:][:pageBytes]
+	if !c.run.pageOK(page, b) {
+		if err := c.run.readPage(page, b); err != nil {
+			return err
+		}
+	}
+	c.page, c.no = b, page
+	return nil
+}
+
+// fill reads ahead from page on: more each time that it is the page behind the last ones.
 func (c *cursor) fill(page int) error {
-	n := min(readPages, c.run.pages-page)
-	if c.buf == nil {
-		c.buf = make([]byte, readPages*pageBytes)
+	n := 1
+	if c.n > 0 && page == c.from+c.n {
+		n = min(2*c.n, readPages)
+	}
+	n = min(n, c.run.pages-page)
+	if len(c.buf) < n*pageBytes {
+		c.buf = make([]byte, n*pageBytes)
 	}
 	off := c.run.indexOff + int64(page)*pageBytes
 	if got, err := c.run.f.ReadAt(c.buf[:n*pageBytes], off); err != nil && got < n*pageBytes {
 		clear(c.buf[got : n*pageBytes]) // page by page then, as they are needed
 	}
 	c.from, c.n = page, n
+	c.read += n
 	return nil
 }

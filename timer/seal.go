@@ -137,7 +137,7 @@ func (s *Store) forget(e *entry) {
 // entry may be both in far and in the run.
 func (s *Store) install(r *run, content []sealed) {
 	s.mu.Lock()
-	s.installing = true
+	s.installing, s.arriving = true, r
 	s.generation++
 	s.runs = append(s.runs, r)
 	s.sealedBytes += r.size
@@ -164,7 +164,7 @@ func (s *Store) install(r *run, content []sealed) {
 func (s *Store) retire(seg *segment) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.installing = false
+	s.installing, s.arriving = false, nil
 	s.wakeLoader()
 	s.segs = slices.DeleteFunc(s.segs, func(g *segment) bool { return g == seg })
 	seg.entries = nil

@@ -2,6 +2,7 @@ package timer
 
 import (
 	"fmt"
+	"sort"
 
 	"github.com/delaygate/delaygate/timer/vfs"
 )
@@ -28,18 +29,13 @@ func newSegment(id, epoch uint64, path string, f vfs.File, size int64) *segment 
 }
 
 // find returns the entry with that LSN, or nil.
-func (g *segment) find(lsn LSN) *entry {
-	lo, hi := 0, len(g.entries)
-	for lo < hi {
-		mid := (lo + hi) / 2
-		if g.entries[mid].lsn < lsn {
-			lo = mid + 1
-		} else {
-			hi = mid
-		}
-	}
-	if lo < len(g.entries) && g.entries[lo].lsn == lsn {
-		return g.entries[lo]
+func (g *segment) find(lsn LSN) *entry { return findEntry(g.entries, lsn) }
+
+// findEntry returns the entry with that LSN of some in LSN order, or nil.
+func findEntry(entries []*entry, lsn LSN) *entry {
+	at := sort.Search(len(entries), func(i int) bool { return entries[i].lsn >= lsn })
+	if at < len(entries) && entries[at].lsn == lsn {
+		return entries[at]
 	}
 	return nil
 }

@@ -27,7 +27,8 @@ type Store struct {
 	trash                       []*dataFile // named by no MANIFEST, waiting for their last reader
 	free                        []string    // blank segments on disk; changed by the janitor only
 	generation                  uint64      // counts installed runs
-	installing                  bool        // a run is taking the place of its segment
+	installing                  bool        // a run is taking the place of others, or of its segment
+	arriving                    *run        // the run whose segment is still there; nil: none
 	cut                         *cutRequest
 	seals                       int64
 	loadsFromLog, loadsFromRuns int64

@@ -15,7 +15,13 @@ var lastKey = key{due: math.MaxInt64, lsn: math.MaxUint64}
 
 func (k key) less(o key) bool { return k.due < o.due || k.due == o.due && k.lsn < o.lsn }
 
-func (k key) next() key { return key{k.due, k.lsn + 1} }
+// next returns the least key after k.
+func (k key) next() key {
+	if k.lsn == math.MaxUint64 {
+		return key{due: k.due + 1}
+	}
+	return key{k.due, k.lsn + 1}
+}
 
 // entry is an accepted entry in RAM: one of an unsealed segment, or one of a run that is in the wheel.
 // Guarded by Store.mu; due, lsn, flow, lane and length never change.

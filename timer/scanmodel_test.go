@@ -1,0 +1,165 @@
+package timer
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync/atomic"
+
+	"pgregory.net/rapid"
+
+	"github.com/delaygate/delaygate/timer/vfs"
+)
+
+// scanModel is a store beside a plain map of what is pending in it, for tests of what only reads.
+type scanModel struct {
+	t       *rapid.T
+	mem     *vfs.Mem
+	clock   atomic.Int64
+	o       Options
+	s       *Store
+	rng     *rand.Rand
+	entries map[key]Entry // pending
+	gone    map[key]bool  // settled
+	n       int
+	seals   int64
+}
+
+func newScanModel(t *rapid.T) *scanModel {
+	m := &scanModel{t: t, mem: vfs.NewMem(), entries: map[key]Entry{}, gone: map[key]bool{}}
+	m.rng = rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 7))
+	m.clock.Store(1_700_000_000_000)
+	m.o = testOptions(m.mem, &m.clock)
+	m.o.Window = rapid.SampledFrom([]int{1, 4, 50}).Draw(t, "window")
+	m.s = m.open()
+	return m
+}
+
+func (m *scanModel) open() *Store {
+	m.o.FS = m.mem
+	s, err := Open(m.o)
+	if err != nil {
+		m.t.Fatalf("open: %v", err)
+	}
+	return s
+}
+
+// put puts n entries that are due within some hours.
+func (m *scanModel) put(n int) {
+	for range n {
+		m.n++
+		r := m.rng
+		e := Entry{
+			Flow: Flow{fmt.Sprint("b", r.IntN(2)), fmt.Sprint("t", r.IntN(3))}, Lane: uint16(r.IntN(9)),
+			Due: m.clock.Load() - 1000 + r.Int64N(12)*r.Int64N(3_000_000), Key: fmt.Sprint("key", m.n), Body: body(m.n, r.IntN(700)),
+		}
+		if r.IntN(3) == 0 {
+			e.Keys = fmt.Sprintf("order%d shop%d", m.n, r.IntN(4))
+		}
+		lsn, err := putWait(m.s, &e)
+		if err != nil {
+			m.t.Fatalf("put: %v", err)
+		}
+		m.entries[key{e.Due, lsn}] = e
+	}
+}
+
+// settle settles up to n of what is due, after the clock has moved by ms.
+func (m *scanModel) settle(ms int64, n int) {
+	m.clock.Add(ms)
+	items, _, _, _ := m.s.due(m.clock.Load())
+	for _, it := range items[:min(n, len(items))] {
+		k := key{it.Due, it.LSN}
+		if _, ok := m.entries[k]; !ok {
+			m.t.Fatalf("%v fired and is not pending", k)
+		}
+		delete(m.entries, k)
+		m.gone[k] = true
+		m.s.Settle(it)
+	}
+}
+
+// change does something that a scan must bear.
+func (m *scanModel) change() {
+	switch rapid.IntRange(0, 5).Draw(m.t, "change") {
+	case 0, 1:
+		m.put(rapid.IntRange(1, 60).Draw(m.t, "n"))
+	case 2, 3:
+		m.settle(rapid.Int64Range(0, 2_000_000).Draw(m.t, "ms"), rapid.IntRange(1, 40).Draw(m.t, "n"))
+	case 4:
+		m.restart()
+	}
+}
+
+// restart kills the process in between, after everything was synced.
+func (m *scanModel) restart() {
+	m.seals += m.s.Stats().Seals
+	if err := m.s.Close(); err != nil {
+		m.t.Fatalf("close: %v", err)
+	}
+	m.mem.Kill()
+	m.mem = m.mem.AfterPowerLoss(nil, 0)
+	m.s = m.open()
+}
+
+func (m *scanModel) filter() Filter {
+	var q Filter
+	if rapid.Bool().Draw(m.t, "by topic") {
+		q.Topic = fmt.Sprint("t", m.rng.IntN(4))
+		if rapid.Bool().Draw(m.t, "by broker") {
+			q.Broker = fmt.Sprint("b", m.rng.IntN(2))
+		}
+	}
+	if rapid.Bool().Draw(m.t, "by time") {
+		q.From = m.clock.Load() + m.rng.Int64N(10_000_000)
+		q.To = q.From + m.rng.Int64N(10_000_000)
+	}
+	return q
+}
+
+func (m *scanModel) pending() map[key]Entry { return maps.Clone(m.entries) }
+
+func (q *Filter) wants(e *Entry) bool {
+	from, to := q.span()
+	k := key{due: e.Due}
+	return q.matches(e.Flow) && !k.less(from) && k.less(to)
+}
+
+// check compares the rows of a list with what was pending before it; m has what is pending after it.
+func (m *scanModel) check(q Query, before map[key]Entry, rows []Row) {
+	seen := map[key]bool{}
+	keys := keysOf(rows)
+	if !slices.IsSortedFunc(keys, func(a, b key) int {
+		if a.less(b) {
+			return -1
+		}
+		return 1
+	}) {
+		m.t.Fatalf("the list is not sorted: %v", keys)
+	}
+	for i, k := range keys {
+		e, was := before[k]
+		now, is := m.entries[k]
+		if is {
+			e = now
+		}
+		switch {
+		case seen[k]:
+			m.t.Fatalf("%v is listed twice", k)
+		case !was && !is && !m.gone[k]:
+			m.t.Fatalf("%v was never put", k)
+		case m.gone[k] && !was && !is: // put and settled in between
+		case !q.wants(&e) || rows[i].Flow != e.Flow || rows[i].Lane != e.Lane:
+			m.t.Fatalf("%+v for %+v with %+v", rows[i], e, q)
+		case q.Keys && (rows[i].Key != e.Key || rows[i].Keys != e.Keys || rows[i].Err != nil):
+			m.t.Fatalf("%+v for %+v", rows[i], e)
+		}
+		seen[k] = true
+	}
+	for k, e := range before {
+		if _, still := m.entries[k]; still && q.wants(&e) && !seen[k] {
+			m.t.Fatalf("%v was pending all the time and is not listed", k)
+		}
+	}
+}
