@@ -56,8 +56,8 @@ func (s *Store) countFlow(f *flow, q Filter) FlowCount {
 	c := FlowCount{Flow: f.name}
 	s.mu.Lock()
 	for h, n := range f.hours {
-		if start := h * hourMs; start < to.due && start+hourMs > from.due {
-			c.Hours = append(c.Hours, HourCount{start, n})
+		if h >= hourOf(from.due) && h*hourMs < to.due {
+			c.Hours = append(c.Hours, HourCount{h * hourMs, n})
 			c.Pending += n
 		}
 	}

@@ -66,7 +66,6 @@ type Page struct {
 const (
 	defaultRows = 100
 	maxRows     = 10_000
-	pageStep    = 4096 // index lines between two looks at which hours are worth reading
 )
 
 // List returns pending entries in (due, LSN) order, page by page. An entry that is pending all the time while the pages are read is
@@ -165,11 +164,11 @@ func (p *scanPage) fill(q scanQuery, from, to key) error {
 	}
 	size := int64(0)
 	var batch []met
-	for !w.ended() && len(p.rows) < q.rows && w.lines < scanLines && (q.bytes == 0 || size < q.bytes) {
+	for !w.ended() && len(p.rows) < q.rows && w.lines < s.o.scanLines && (q.bytes == 0 || size < q.bytes) {
 		if err := w.skip(hours); err != nil {
 			return err
 		}
-		if batch, err = w.next(batch[:0], min(scanBatch, q.rows-len(p.rows)), w.lines+pageStep); err != nil {
+		if batch, err = w.next(batch[:0], min(s.o.scanBatch, q.rows-len(p.rows)), w.lines+hoursStep*s.o.scanBatch); err != nil {
 			return err
 		}
 		size += p.keep(batch)

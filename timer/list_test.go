@@ -95,15 +95,62 @@ func TestListGivesEveryFieldAndState(t *testing.T) {
 			}
 		}
 	}
+	missing := func(where string) {
+		t.Helper()
+		for _, k := range []key{{rigNow + 1, lsns[0]}, {rigNow, lsns[1]}, {rigNow, 7}, {rigNow + 900, 1 << 40}} {
+			if _, _, err := r.s.Get(k.due, k.lsn); !errors.Is(err, ErrNotPending) {
+				t.Errorf("%s: get %v: %v", where, k, err)
+			}
+		}
+	}
 	check("in the segment")
+	missing("in the segment")
 	for r.s.Stats().Seals == 0 {
 		r.put(1, 70_000, 2000)
 	}
 	check("in the run")
-	for _, k := range []key{{rigNow + 1, lsns[0]}, {rigNow, lsns[1]}, {rigNow, 7}, {rigNow + 900, 1 << 40}} {
-		if _, _, err := r.s.Get(k.due, k.lsn); !errors.Is(err, ErrNotPending) {
-			t.Errorf("get %v: %v", k, err)
+	missing("in the run")
+}
+
+func TestListTellsArmedFromWaitingOfTheSameMillisecond(t *testing.T) {
+	r := newRig(t)
+	lsns := r.put(r.o.Window+2, 100, 10)
+	rows := r.all(Query{}, nil)
+	if len(rows) != len(lsns) {
+		t.Fatal(rows)
+	}
+	for i, row := range rows {
+		want := StateArmed
+		if i >= r.o.Window {
+			want = StateWaiting
 		}
+		if row.State != want || row.LSN != lsns[i] {
+			t.Errorf("row %d: %+v, want %v", i, row, want)
+		}
+	}
+}
+
+// A topic with few entries among many of another is found without reading the lines between them.
+func TestListOfARareTopicSkipsHours(t *testing.T) {
+	r, run := sealedRun(t, 12_000, func(i int) *Entry {
+		e := &Entry{Flow: Flow{"b", "bulk"}, Due: rigNow + int64(i)*10_000, Key: fmt.Sprint(i)}
+		if i == 5000 || i == 5001 || i == 11_999 {
+			e.Flow.Topic = "rare"
+		}
+		return e
+	})
+	r.s.o.scanLines = 3*360 + 3*hoursStep*r.s.o.scanBatch
+	sc, err := r.s.scan(scanQuery{Filter: Filter{Topic: "rare"}, rows: 10, highest: maxLSN})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sc.close()
+	var got []int64
+	for _, row := range sc.rows {
+		got = append(got, (row.due-rigNow)/10_000)
+	}
+	if !slices.Equal(got, []int64{5000, 5001, 11_999}) || run.entries < 12_000 {
+		t.Fatalf("%v in one page, %d entries in the run", got, run.entries)
 	}
 }
 
@@ -116,6 +163,7 @@ func TestListOfWhatIsNotThere(t *testing.T) {
 		"before":        {Filter: Filter{To: rigNow + 1000}},
 		"after":         {Filter: Filter{From: rigNow + 1001}},
 		"upside down":   {Filter: Filter{From: rigNow + 2000, To: rigNow}},
+		"from wins":     {Filter: Filter{From: rigNow + 1001}, After: Cursor{rigNow, 1}},
 		"behind cursor": {After: Cursor{rigNow + 1000, maxLSN}},
 	} {
 		if rows := r.all(q, nil); len(rows) != 0 {
@@ -149,7 +197,7 @@ func TestListWhileEntriesComeAndGo(t *testing.T) {
 		m.put(rapid.IntRange(0, 150).Draw(rt, "first"))
 		q := Query{Limit: rapid.IntRange(1, 60).Draw(rt, "limit"), Keys: rapid.Bool().Draw(rt, "keys")}
 		q.Filter = m.filter()
-		before := m.pending()
+		before := m.snapshot()
 		rows := listAll(rt, func() *Store { return m.s }, q, func(page int) {
 			if pages++; page < 30 { // else a small page never catches up with the puts
 				m.change()

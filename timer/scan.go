@@ -9,11 +9,8 @@ import (
 )
 
 const (
-	scanBatch  = 1024     // entries per hold of Store.mu
-	segChunk   = 1 << 15  // entries of unsealed segments that one look for them keeps at most
-	scanLines  = 64 << 10 // index lines of runs that one page of a scan looks at
-	forever    = math.MaxInt64
-	firstKnown = math.MinInt64
+	segChunk  = 1 << 15 // entries of unsealed segments that one look for entries keeps at most
+	hoursStep = 4       // batches between two looks at which hours are worth reading
 )
 
 // Filter selects pending entries. The zero Filter selects all.
@@ -33,7 +30,7 @@ func (q *Filter) all() bool { return q.Topic == "" && q.Broker == "" }
 
 // span returns the keys that are selected: from the first up to, but not including, the second.
 func (q *Filter) span() (from, to key) {
-	from, to = key{due: firstKnown}, lastKey
+	from, to = key{due: math.MinInt64}, lastKey
 	if q.From != 0 {
 		from.due = q.From
 	}
@@ -204,7 +201,7 @@ func (w *walk) seek(k key) error {
 
 // pickSegs collects the first entries of unsealed segments at or past w.at, at most size of them and in key order.
 func (w *walk) pickSegs(size int) {
-	size = min(max(size, scanBatch), segChunk)
+	size = min(max(size, w.v.s.o.scanBatch), segChunk)
 	worst := heap[*entry]{a: w.segs[:0], less: func(a, b *entry) bool { return b.key().less(a.key()) }}
 	for _, g := range w.v.segs {
 		for _, e := range g.entries {
@@ -219,16 +216,16 @@ func (w *walk) pickSegs(size int) {
 			}
 		}
 	}
-	w.segs, w.segMore = worst.a, worst.len() == size
+	w.segs, w.segMore = worst.a, worst.len() == size // perhaps
 	slices.SortFunc(w.segs, func(a, b *entry) int { return cmp.Or(cmp.Compare(a.due, b.due), cmp.Compare(a.lsn, b.lsn)) })
 }
 
-// next appends up to n candidates, fewer at the end of the walk or when more than lines index lines were read. Everything before w.at was
+// next appends up to n entries, fewer at the end of the walk or when more than lines index lines were read. Everything before w.at was
 // met then.
 func (w *walk) next(to []met, n, lines int) ([]met, error) {
 	for n > 0 && w.lines < lines {
 		if len(w.segs) == 0 && w.segMore {
-			w.pickSegs(segChunk)
+			w.pickSegs(0)
 		}
 		fromRun := w.cursors.len() > 0
 		if len(w.segs) > 0 && (!fromRun || w.segs[0].key().less(w.cursors.min().x.key())) {

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -24,10 +25,12 @@ type scanModel struct {
 	gone    map[key]bool  // settled
 	n       int
 	seals   int64
+	spread  int64 // ms between dues, about
+	small   bool  // no bodies
 }
 
 func newScanModel(t *rapid.T) *scanModel {
-	m := &scanModel{t: t, mem: vfs.NewMem(), entries: map[key]Entry{}, gone: map[key]bool{}}
+	m := &scanModel{t: t, mem: vfs.NewMem(), entries: map[key]Entry{}, gone: map[key]bool{}, spread: 3_000_000}
 	m.rng = rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 7))
 	m.clock.Store(1_700_000_000_000)
 	m.o = testOptions(m.mem, &m.clock)
@@ -45,18 +48,26 @@ func (m *scanModel) open() *Store {
 	return s
 }
 
-// put puts n entries that are due within some hours.
+func (m *scanModel) entry() Entry {
+	m.n++
+	r := m.rng
+	e := Entry{
+		Flow: Flow{fmt.Sprint("b", r.IntN(2)), fmt.Sprint("t", r.IntN(3)*r.IntN(3))}, Lane: uint16(r.IntN(9)),
+		Due: m.clock.Load() - 1000 + r.Int64N(12)*r.Int64N(m.spread), Key: fmt.Sprint("key", m.n),
+	}
+	if !m.small {
+		e.Body = body(m.n, r.IntN(700))
+	}
+	if r.IntN(3) == 0 {
+		e.Keys = fmt.Sprintf("order%d shop%d", m.n, r.IntN(4))
+	}
+	return e
+}
+
+// put puts n entries one after the other.
 func (m *scanModel) put(n int) {
 	for range n {
-		m.n++
-		r := m.rng
-		e := Entry{
-			Flow: Flow{fmt.Sprint("b", r.IntN(2)), fmt.Sprint("t", r.IntN(3))}, Lane: uint16(r.IntN(9)),
-			Due: m.clock.Load() - 1000 + r.Int64N(12)*r.Int64N(3_000_000), Key: fmt.Sprint("key", m.n), Body: body(m.n, r.IntN(700)),
-		}
-		if r.IntN(3) == 0 {
-			e.Keys = fmt.Sprintf("order%d shop%d", m.n, r.IntN(4))
-		}
+		e := m.entry()
 		lsn, err := putWait(m.s, &e)
 		if err != nil {
 			m.t.Fatalf("put: %v", err)
@@ -65,10 +76,29 @@ func (m *scanModel) put(n int) {
 	}
 }
 
-// settle settles up to n of what is due, after the clock has moved by ms.
+// putMany puts n entries at once.
+func (m *scanModel) putMany(n int) {
+	done := make(chan error, n)
+	for range n {
+		e := m.entry()
+		lsn, err := m.s.Put(&e, func(err error) { done <- err })
+		if err != nil {
+			m.t.Fatalf("put: %v", err)
+		}
+		m.entries[key{e.Due, lsn}] = e
+	}
+	for range n {
+		if err := <-done; err != nil {
+			m.t.Fatalf("put: %v", err)
+		}
+	}
+}
+
+// settle settles some, up to n, of what is due, after the clock has moved by ms.
 func (m *scanModel) settle(ms int64, n int) {
 	m.clock.Add(ms)
 	items, _, _, _ := m.s.due(m.clock.Load())
+	m.rng.Shuffle(len(items), func(i, j int) { items[i], items[j] = items[j], items[i] })
 	for _, it := range items[:min(n, len(items))] {
 		k := key{it.Due, it.LSN}
 		if _, ok := m.entries[k]; !ok {
@@ -103,10 +133,19 @@ func (m *scanModel) restart() {
 	m.s = m.open()
 }
 
+// waitSealed waits until only the open segment is not sealed.
+func (m *scanModel) waitSealed() {
+	for end := time.Now().Add(modelPatience); m.s.Stats().Segments > 1; time.Sleep(100 * time.Microsecond) {
+		if time.Now().After(end) {
+			m.t.Fatalf("not sealed: %+v", m.s.Stats())
+		}
+	}
+}
+
 func (m *scanModel) filter() Filter {
 	var q Filter
 	if rapid.Bool().Draw(m.t, "by topic") {
-		q.Topic = fmt.Sprint("t", m.rng.IntN(4))
+		q.Topic = fmt.Sprint("t", m.rng.IntN(5))
 		if rapid.Bool().Draw(m.t, "by broker") {
 			q.Broker = fmt.Sprint("b", m.rng.IntN(2))
 		}
@@ -118,7 +157,13 @@ func (m *scanModel) filter() Filter {
 	return q
 }
 
-func (m *scanModel) pending() map[key]Entry { return maps.Clone(m.entries) }
+// snapshot is what a list is compared with.
+type snapshot struct {
+	pending map[key]Entry
+	gone    map[key]bool
+}
+
+func (m *scanModel) snapshot() snapshot { return snapshot{maps.Clone(m.entries), maps.Clone(m.gone)} }
 
 func (q *Filter) wants(e *Entry) bool {
 	from, to := q.span()
@@ -126,8 +171,8 @@ func (q *Filter) wants(e *Entry) bool {
 	return q.matches(e.Flow) && !k.less(from) && k.less(to)
 }
 
-// check compares the rows of a list with what was pending before it; m has what is pending after it.
-func (m *scanModel) check(q Query, before map[key]Entry, rows []Row) {
+// check compares the rows of a list with what there was before it; m has what there is after it.
+func (m *scanModel) check(q Query, before snapshot, rows []Row) {
 	seen := map[key]bool{}
 	keys := keysOf(rows)
 	if !slices.IsSortedFunc(keys, func(a, b key) int {
@@ -139,7 +184,7 @@ func (m *scanModel) check(q Query, before map[key]Entry, rows []Row) {
 		m.t.Fatalf("the list is not sorted: %v", keys)
 	}
 	for i, k := range keys {
-		e, was := before[k]
+		e, was := before.pending[k]
 		now, is := m.entries[k]
 		if is {
 			e = now
@@ -149,6 +194,8 @@ func (m *scanModel) check(q Query, before map[key]Entry, rows []Row) {
 			m.t.Fatalf("%v is listed twice", k)
 		case !was && !is && !m.gone[k]:
 			m.t.Fatalf("%v was never put", k)
+		case before.gone[k]:
+			m.t.Fatalf("%v was settled and is listed", k)
 		case m.gone[k] && !was && !is: // put and settled in between
 		case !q.wants(&e) || rows[i].Flow != e.Flow || rows[i].Lane != e.Lane:
 			m.t.Fatalf("%+v for %+v with %+v", rows[i], e, q)
@@ -157,7 +204,7 @@ func (m *scanModel) check(q Query, before map[key]Entry, rows []Row) {
 		}
 		seen[k] = true
 	}
-	for k, e := range before {
+	for k, e := range before.pending {
 		if _, still := m.entries[k]; still && q.wants(&e) && !seen[k] {
 			m.t.Fatalf("%v was pending all the time and is not listed", k)
 		}

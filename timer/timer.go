@@ -80,6 +80,8 @@ type Options struct {
 	mergeBytes    int64         // the largest run that a merge makes: bytes that are alive in its sources,
 	mergeEntries  int           // and entries
 	mergeRest     time.Duration // a run in which much is being done is not merged for its dead bytes before it rested that long
+	scanBatch     int           // entries that a scan looks at per hold of the lock
+	scanLines     int           // index lines that one page of a scan reads
 }
 
 // DefaultOptions returns every default but Dir, which has none.
@@ -108,6 +110,8 @@ func DefaultOptions() Options {
 		mergeBytes:    1 << 30,
 		mergeEntries:  4 << 20,
 		mergeRest:     30 * time.Second,
+		scanBatch:     1024,
+		scanLines:     64 << 10,
 	}
 }
 
@@ -168,6 +172,8 @@ func (o Options) withDefaults() (Options, error) {
 	o.mergeRest = orDefault(o.mergeRest, d.mergeRest)
 	o.punchBytes = orDefault(o.punchBytes, d.punchBytes)
 	o.lookEvery = orDefault(o.lookEvery, d.lookEvery)
+	o.scanBatch = orDefault(o.scanBatch, d.scanBatch)
+	o.scanLines = orDefault(o.scanLines, d.scanLines)
 	if o.SegmentBytes < minSegmentBytes || o.SegmentBytes > maxSegmentBytes {
 		return o, fmt.Errorf("timer: segment size %d is outside %d..%d bytes", o.SegmentBytes, minSegmentBytes, maxSegmentBytes)
 	}
