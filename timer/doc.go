@@ -23,7 +23,7 @@
 // The writer owns the open segment: it swaps the open group, writes it, has the syncer sync it, arms its puts, answers them. While a sync
 // goes on, puts gather in the next group; settles do not wait, they and what has gathered are written at once. The janitor owns
 // MANIFEST, seals, makes the next segment ahead, unlinks, punches. The merger writes one run from several; the janitor hands it the file id
-// and installs what it made. The loader reads run indexes. The firing goroutine calls the sink. Store.mu
+// and installs what it made. The loader reads run indexes. The firing goroutine calls the sink. Scans run on their callers' goroutines. Store.mu
 // guards flows, wheel and the state of files in RAM, and is never held while the disk is used; intake.mu guards the open
 // group. Neither is taken while the other is held.
 //
@@ -44,6 +44,15 @@
 // point where it had to stop, the others move theirs along, at last to the horizon. Entries that are done or fired are
 // left out. A flow is served when half its window is free. When a run takes the place of its segment, or of the runs it was merged from,
 // the loader's pass is discarded: it began without that run.
+//
+// # Looking inside
+//
+// List, Get, Fullest and Export take a view: under one hold of Store.mu a reference to each unsealed segment and each run that matters. These hold
+// every pending entry once (while a run takes the place of its segment, the segment counts), and stay readable while they are sealed, merged,
+// dropped or punched. All reading is done without the lock; what was met is then checked against the bitmaps, some at a time. So a row
+// was pending at some moment of the call, and a list goes on behind a key, never behind a place in a file: between two pages
+// anything may happen to the files. Only a settle that came within the few milliseconds in which a merge is installed may be seen late by one
+// call. Counts reads the counters that puts, settles and cancels keep.
 //
 // # The disk
 //

@@ -187,10 +187,10 @@ func TestListOfWhatIsNotThere(t *testing.T) {
 	}
 }
 
-// Against a plain map: puts, settles, seals and restarts between the pages. What is pending from the first page to the last is
+// Against a plain map: puts, settles, cancels, seals, merges and restarts between the pages. What is pending from the first page to the last is
 // listed once, in order; nothing is listed twice, and nothing that was settled before.
 func TestListWhileEntriesComeAndGo(t *testing.T) {
-	pages, seals := 0, int64(0)
+	pages, seals, merges := 0, int64(0), int64(0)
 	rapid.Check(t, func(rt *rapid.T) {
 		m := newScanModel(rt)
 		defer func() { m.s.Close() }()
@@ -204,10 +204,11 @@ func TestListWhileEntriesComeAndGo(t *testing.T) {
 			}
 		})
 		m.check(q, before, rows)
-		seals += m.seals + m.s.Stats().Seals
+		m.count()
+		seals, merges = seals+m.seals, merges+m.merges
 	})
-	t.Logf("%d pages, %d seals", pages, seals)
-	if pages < 100 || seals < 100 {
-		t.Fatalf("%d pages, %d seals: too few to say anything", pages, seals)
+	t.Logf("%d pages, %d seals, %d merges", pages, seals, merges)
+	if pages < 100 || seals < 100 || merges < 10 {
+		t.Fatal("too few to say anything")
 	}
 }

@@ -22,9 +22,10 @@ type scanModel struct {
 	s       *Store
 	rng     *rand.Rand
 	entries map[key]Entry // pending
-	gone    map[key]bool  // settled
+	gone    map[key]bool  // settled or cancelled
 	n       int
 	seals   int64
+	merges  int64
 	spread  int64 // ms between dues, about
 	small   bool  // no bodies
 }
@@ -35,6 +36,8 @@ func newScanModel(t *rapid.T) *scanModel {
 	m.clock.Store(1_700_000_000_000)
 	m.o = testOptions(m.mem, &m.clock)
 	m.o.Window = rapid.SampledFrom([]int{1, 4, 50}).Draw(t, "window")
+	m.o.punchBytes, m.o.lookEvery, m.o.mergeRest = 1<<10, time.Millisecond, 1
+	m.o.MaxRuns = rapid.SampledFrom([]int{2, 3, 128}).Draw(t, "runs")
 	m.s = m.open()
 	return m
 }
@@ -108,23 +111,62 @@ func (m *scanModel) settle(ms int64, n int) {
 		m.gone[k] = true
 		m.s.Settle(it)
 	}
+	m.calm()
+}
+
+// cancel cancels n entries.
+func (m *scanModel) cancel(n int) {
+	keys := slices.Collect(maps.Keys(m.entries))
+	sortKeys(keys)
+	m.rng.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
+	for _, k := range keys[:min(n, len(keys))] {
+		out, err := cancelWait(m.s, k.due, k.lsn)
+		if err != nil || out != Cancelled && out != Fired {
+			m.t.Fatalf("cancel %v: %v, %v", k, out, err)
+		}
+		if out == Cancelled {
+			delete(m.entries, k)
+			m.gone[k] = true
+		}
+	}
+	m.calm()
 }
 
 // change does something that a scan must bear.
 func (m *scanModel) change() {
-	switch rapid.IntRange(0, 5).Draw(m.t, "change") {
+	switch rapid.IntRange(0, 6).Draw(m.t, "change") {
 	case 0, 1:
 		m.put(rapid.IntRange(1, 60).Draw(m.t, "n"))
 	case 2, 3:
 		m.settle(rapid.Int64Range(0, 2_000_000).Draw(m.t, "ms"), rapid.IntRange(1, 40).Draw(m.t, "n"))
 	case 4:
+		m.cancel(rapid.IntRange(1, 60).Draw(m.t, "n"))
+	case 5:
 		m.restart()
+	}
+}
+
+// calm waits for the end of what the janitor is installing: for that moment what was just settled in a source of a merge may not be
+// settled in its result.
+func (m *scanModel) calm() {
+	m.until("a run is installed", func() bool {
+		m.s.mu.Lock()
+		defer m.s.mu.Unlock()
+		return !m.s.installing
+	})
+}
+
+func (m *scanModel) until(what string, ok func() bool) {
+	for end := time.Now().Add(modelPatience); !ok(); time.Sleep(100 * time.Microsecond) {
+		if time.Now().After(end) {
+			m.t.Fatalf("waited in vain: %s: %+v", what, m.s.Stats())
+		}
 	}
 }
 
 // restart kills the process in between, after everything was synced.
 func (m *scanModel) restart() {
-	m.seals += m.s.Stats().Seals
+	m.count()
 	if err := m.s.Close(); err != nil {
 		m.t.Fatalf("close: %v", err)
 	}
@@ -133,13 +175,16 @@ func (m *scanModel) restart() {
 	m.s = m.open()
 }
 
+// count notes what this life of the store did.
+func (m *scanModel) count() {
+	st := m.s.Stats()
+	m.seals += st.Seals
+	m.merges += st.Merges
+}
+
 // waitSealed waits until only the open segment is not sealed.
 func (m *scanModel) waitSealed() {
-	for end := time.Now().Add(modelPatience); m.s.Stats().Segments > 1; time.Sleep(100 * time.Microsecond) {
-		if time.Now().After(end) {
-			m.t.Fatalf("not sealed: %+v", m.s.Stats())
-		}
-	}
+	m.until("all are sealed", func() bool { return m.s.Stats().Segments <= 1 })
 }
 
 func (m *scanModel) filter() Filter {
