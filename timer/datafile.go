@@ -17,6 +17,7 @@ const (
 	manifestName = "MANIFEST"
 	manifestTmp  = "MANIFEST.tmp"
 	lockName     = "LOCK"
+	reserveName  = "RESERVE"
 	segPrefix    = "seg-"
 	runPrefix    = "run-"
 	freePrefix   = "free-" // a segment that is waiting to be recycled

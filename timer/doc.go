@@ -23,7 +23,8 @@
 // The writer owns the open segment: it swaps the open group, writes it, has the syncer sync it, arms its puts, answers them. While a sync
 // goes on, puts gather in the next group; settles do not wait, they and what has gathered are written at once. The janitor owns
 // MANIFEST, seals, makes the next segment ahead, unlinks, punches. The merger writes one run from several; the janitor hands it the file id
-// and installs what it made. The loader reads run indexes. The firing goroutine calls the sink. Scans run on their callers' goroutines. Store.mu
+// and installs what it made. The loader reads run indexes. The firing goroutine calls the sink, and notices when the wall clock is set. Another
+// looks at the free space and decides what Put takes. Scans run on their callers' goroutines. Store.mu
 // guards flows, wheel and the state of files in RAM, and is never held while the disk is used; intake.mu guards the open
 // group. Neither is taken while the other is held.
 //
@@ -62,13 +63,14 @@
 // again leaves the bytes in it that do not change intact, and what fsync reported stays. Format version: 1.
 //
 //	LOCK                   held with flock while a Store is open
+//	RESERVE                nothing but space, see Full disks
 //	MANIFEST               which files count
 //	seg-<id, 16 hex>       intake segment
 //	run-<id, 16 hex>       sealed run
 //	free-<id, 16 hex>      retired segment, to be recycled; unlinked by Open
 //	*.broken               evidence: something in it was damaged; never read again, delete at will
 //
-// Every file but LOCK begins with a head of 64 bytes:
+// Every file but LOCK and RESERVE begins with a head of 64 bytes:
 //
 //	 0  8  magic: "DGSEGMT\n", "DGRUN01\n", "DGMANIF\n"
 //	 8  4  checksum of bytes 12 to 63, seed 0
@@ -202,6 +204,8 @@
 //	bits in MANIFEST, run not punched        punched when the next round pays
 //	run punched, hole not on the disk yet    as before it: nobody reads there
 //	MANIFEST.tmp written, not renamed        unlinked; the old MANIFEST counts
+//	RESERVE made or given up, not synced     it is there or not; taken if it has its size
+//	Open had no room for MANIFEST            nothing was written or unlinked but blank segments and RESERVE; the next Open begins anew
 //
 // A damaged place in a segment is a torn tail if nothing proves that it was ever synced, and cuts the segment there. It is rot, skipped, counted and
 // kept as .broken, if a later group says that it was synced, or if it lies before the end that MANIFEST knows. Open
@@ -233,4 +237,27 @@
 // MANIFEST could be written; that is retried with growing pauses. Settles wait in RAM meanwhile, nobody waits for them. Cancels that
 // wait get the error; their entries do not fire before the next Open, and who asks again has the record written again. After a failed write of
 // MANIFEST nothing is known about it; it is rewritten before anything else happens. Firing goes on.
+//
+// # Full disks
+//
+// What a seal may need is 1.25 times the segment (more where entries are small) and up to 1 MiB. Put refuses (ErrFull) while what is free on
+// the disk does not cover a seal of every segment that is not sealed, the open one as if it were full, the next segment if it is not there, and RESERVE
+// if it is not there: the min mark. Entries due further ahead than Options.FarAfter are refused 4 segments earlier, at the far mark. Blank segments
+// count as free. Options.MinFree and FarFree raise the marks. After a refusal a quarter of a segment more must be free. The marks are looked at
+// every 200 ms and whenever the janitor has done something.
+//
+// A new segment and a merge leave alone what is kept for seals. RESERVE has the size of one seal of a full segment, really taken from
+// the disk. When a seal, an edit of MANIFEST or a segment without which the writer could not go on finds the disk full, retired files that nobody reads any more
+// go first, then blank segments, then RESERVE, which is made again once there is room. So settles, cancels and seals go on where Put does not: settles fill
+// the open segment and the next one, and a full segment is sealed, which makes it the next blank one. Where even RESERVE is used up by
+// others, settles wait in RAM. On a disk whose free space cannot be told, ENOSPC alone decides.
+//
+// Open gives up blank segments, then RESERVE for MANIFEST. If there is still no room for it or for an open segment, Put refuses and settles wait, while
+// what is pending fires; the janitor writes MANIFEST before it writes or unlinks anything else, and an open segment comes like any next one.
+//
+// # The clock
+//
+// Due times are wall clock. What is due at a step forward fires then; after a step back nothing fires again, and what has not fired waits
+// until the clock is there again. A step of a second or more against Options.Monotonic, by somebody who sets the clock or by a machine that
+// slept, is counted and logged, one line a minute.
 package timer

@@ -29,8 +29,9 @@ func (s *Store) firing(sink func([]Item)) {
 	defer s.wg.Done()
 	timer := stoppedTimer()
 	defer timer.Stop()
+	clock := clockWatch{s: s}
 	for {
-		now := s.o.Now()
+		now := clock.now()
 		items, next, armed, far := s.due(now)
 		if far {
 			s.wakeLoader()
@@ -160,6 +161,7 @@ func (s *Store) SettleThen(it Item, written func()) {
 		settle{written: written}.isWritten()
 		return
 	}
+	s.settling.Add(1)
 	s.log.settle(settle{e.key(), written})
 }
 

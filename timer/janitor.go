@@ -15,10 +15,16 @@ const spareFiles = 2
 // janitor is the one goroutine that makes segments, seals them, writes MANIFEST and unlinks.
 func (s *Store) janitor() {
 	defer s.wg.Done()
+	if s.man.f == nil && !s.lateManifest() {
+		return
+	}
 	look := time.NewTicker(s.o.lookEvery)
 	defer look.Stop()
 	for {
 		did, err := s.chore()
+		if did {
+			poke(s.spaceWake)
+		}
 		switch {
 		case errors.Is(err, ErrClosed):
 			return
@@ -52,6 +58,7 @@ func (s *Store) chore() (did bool, err error) {
 	cut := s.cut
 	dead := s.deadRun()
 	full := s.oldestFull()
+	open := s.hasOpenSegment()
 	s.mu.Unlock()
 	s.emptyTrash()
 	if cut != nil {
@@ -61,7 +68,7 @@ func (s *Store) chore() (did bool, err error) {
 	// as soon as enough is delivered.
 	var noSpare error
 	if len(s.spares) == 0 {
-		if noSpare = s.makeSpare(); noSpare == nil || errors.Is(noSpare, ErrClosed) {
+		if noSpare = s.nextSpare(); noSpare == nil || errors.Is(noSpare, ErrClosed) {
 			return true, noSpare
 		}
 	}
@@ -69,18 +76,41 @@ func (s *Store) chore() (did bool, err error) {
 	case dead != nil:
 		return true, s.dropRun(dead)
 	case full != nil:
-		if err := s.seal(full); err != nil {
-			return true, errors.Join(noSpare, err)
-		}
-		return true, nil
+		return true, s.sealFull(full, noSpare, open)
 	}
 	select {
 	case j := <-s.merged:
 		s.looks = true // for the next one
-		return true, errors.Join(noSpare, s.endMerge(j))
+		return true, s.endMerge(j)
 	default:
 	}
-	return s.look(noSpare)
+	if did, err := s.look(noSpare); did || err != nil {
+		return did, err
+	}
+	switch {
+	case noSpare != nil && !open:
+		return true, s.spend(s.makeSpare)
+	case s.wantsReserve():
+		s.makeReserve()
+		return true, nil
+	case errors.Is(noSpare, errNoRoom): // no failure: the watermarks see to it
+		s.tell(noSpare)
+		return false, nil
+	}
+	return false, noSpare
+}
+
+// sealFull seals a segment, out of the reserve if need be. If even that does not do while the writer has no open segment, it gets
+// one first: what is delivered and settled meanwhile need not be sealed.
+func (s *Store) sealFull(full *segment, noSpare error, open bool) error {
+	err := s.spend(func() error { return s.seal(full) })
+	if vfs.IsFull(err) && noSpare != nil && !open {
+		noSpare = s.spend(s.makeSpare)
+	}
+	if err != nil {
+		return errors.Join(noSpare, err)
+	}
+	return nil
 }
 
 // look does what pays but is not urgent, from time to time; always when there is no room for the next segment.
@@ -90,10 +120,10 @@ func (s *Store) look(noSpare error) (did bool, err error) {
 	}
 	s.looks = false
 	did, err = s.punch()
-	if noSpare == nil {
+	if noSpare == nil || errors.Is(noSpare, errNoRoom) {
 		s.startMerge()
 	}
-	return did, errors.Join(noSpare, err)
+	return did, err
 }
 
 func (s *Store) deadRun() *run {
@@ -137,6 +167,16 @@ func (s *Store) dropRun(r *run) error {
 	return nil
 }
 
+// nextSpare makes the next segment unless that takes space which is kept for seals.
+func (s *Store) nextSpare() error {
+	if len(s.free) == 0 {
+		if err := s.roomFor(s.o.SegmentBytes); err != nil {
+			return err
+		}
+	}
+	return s.makeSpare()
+}
+
 // makeSpare prepares the next segment: it is on the disk and in MANIFEST before anything is written to it.
 func (s *Store) makeSpare() error {
 	seg, err := s.makeSegment()
@@ -144,6 +184,7 @@ func (s *Store) makeSpare() error {
 		return err
 	}
 	if err := s.commit([]manifestOp{addSeg(seg)}); err != nil {
+		seg.f.Close()
 		return err
 	}
 	s.spares <- seg
@@ -176,12 +217,14 @@ func (s *Store) makeSegment() (*segment, error) {
 // blankFile returns a file of the size of a segment: a recycled one or a new one full of zeros.
 func (s *Store) blankFile(path string) (vfs.File, error) {
 	if n := len(s.free); n > 0 {
-		old := s.free[n-1]
-		s.setFree(s.free[:n-1])
-		if err := s.o.FS.Rename(old, path); err != nil {
-			return nil, fmt.Errorf("recycle %s: %w", old, err)
+		f, err := s.recycle(s.free[n-1], path)
+		if err == nil {
+			return f, nil
 		}
-		return s.o.FS.Open(path)
+		s.o.Log.Warn("timer: cannot recycle a segment", "path", path, "err", err)
+		if s.roomFor(s.o.SegmentBytes) != nil {
+			return nil, err
+		}
 	}
 	f, err := s.o.FS.Create(path)
 	if err != nil {
@@ -194,14 +237,33 @@ func (s *Store) blankFile(path string) (vfs.File, error) {
 	return f, nil
 }
 
+// recycle takes a blank segment into use under another name. When that fails it stays, behind the others.
+func (s *Store) recycle(old, path string) (vfs.File, error) {
+	rest := s.free[:len(s.free)-1]
+	err := s.o.FS.Rename(old, path)
+	if err == nil {
+		var f vfs.File
+		if f, err = s.o.FS.Open(path); err == nil {
+			s.setFree(rest)
+			return f, nil
+		}
+		err = errors.Join(err, s.o.FS.Rename(path, old))
+	}
+	if !vfs.IsNotExist(err) {
+		rest = append([]string{old}, rest...)
+	}
+	s.setFree(rest)
+	return nil, fmt.Errorf("recycle %s: %w", old, err)
+}
+
 func (s *Store) setFree(free []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.free = free
 }
 
-// emptyTrash recycles or unlinks retired files that nobody reads any more.
-func (s *Store) emptyTrash() {
+// emptyTrash recycles or unlinks retired files that nobody reads any more, and returns how many.
+func (s *Store) emptyTrash() (n int) {
 	s.mu.Lock()
 	var out []*dataFile
 	s.trash = slices.DeleteFunc(s.trash, func(d *dataFile) bool {
@@ -215,8 +277,11 @@ func (s *Store) emptyTrash() {
 		d.f.Close()
 		if err := s.dispose(d); err != nil {
 			s.o.Log.Warn("timer: a file that is not needed any more stays until the next start", "path", d.path, "err", err)
+			continue
 		}
+		n++
 	}
+	return n
 }
 
 func (s *Store) dispose(d *dataFile) error {
@@ -246,6 +311,10 @@ func (s *Store) commit(ops []manifestOp) error {
 	all = append(append(all, ops...), manifestOp{op: opNextFile, id: s.man.state.nextFile})
 	err := s.man.commit(all, s.bitsOf)
 	for err != nil {
+		if vfs.IsFull(err) && s.relinquish() {
+			err = s.man.rewrite(s.bitsOf)
+			continue
+		}
 		s.trouble(err)
 		if !s.pause() {
 			return ErrClosed
@@ -279,9 +348,14 @@ func (s *Store) newFileID() uint64 {
 
 func (s *Store) path(name string) string { return s.o.Dir + "/" + name }
 
-// trouble tells the log, and a writer that waits for a segment.
+// trouble tells the log and the writer.
 func (s *Store) trouble(err error) {
 	s.o.Log.Error("timer: background work failed, retrying", "err", err)
+	s.tell(err)
+}
+
+// tell gives a writer that waits for a segment the reason why there is none.
+func (s *Store) tell(err error) {
 	select {
 	case <-s.troubles:
 	default:

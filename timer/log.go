@@ -69,6 +69,9 @@ func (s *Store) Put(e *Entry, done func(error)) (LSN, error) {
 	if !ok || int64(padded(length)) > s.maxRecord() {
 		return 0, fmt.Errorf("%w: %d bytes of body, a segment has %d", ErrTooLarge, len(e.Body), s.o.SegmentBytes)
 	}
+	if err := s.shortOfSpace(e.Due); err != nil {
+		return 0, err
+	}
 	size := padded(length)
 	in := &s.log
 	in.mu.Lock()

@@ -137,6 +137,5 @@ func (s *Store) roomToMerge(pick []candidate) bool {
 	for _, c := range pick {
 		need += c.live
 	}
-	avail, _, err := s.o.FS.Free(s.o.Dir)
-	return err == nil && avail > need
+	return s.roomFor(need) == nil
 }

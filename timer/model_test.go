@@ -365,9 +365,29 @@ func (m *model) fail() {
 		return
 	}
 	m.faulty.Set(m.hook)
+	m.wantWell(cause)
+}
+
+// squeeze leaves little or no room on the disk for a while, perhaps across a crash.
+func (m *model) squeeze() {
+	m.mem.SetCapacity(m.mem.Used() + rapid.Int64Range(0, 12).Draw(m.t, "halves")*m.o.SegmentBytes/2)
+	for range rapid.IntRange(1, 4).Draw(m.t, "times") {
+		m.put(rapid.IntRange(1, 30).Draw(m.t, "n"))
+		m.fire()
+		m.settleSome(0.5)
+		if rapid.IntRange(0, 3).Draw(m.t, "crash") == 0 {
+			m.crash(rapid.Bool().Draw(m.t, "power") && m.o.Sync == SyncAlways)
+		}
+	}
+	m.mem.SetCapacity(0)
+	m.wantWell(syscall.ENOSPC)
+}
+
+// wantWell waits until the store takes messages again.
+func (m *model) wantWell(after error) {
 	for end := time.Now().Add(modelPatience); !m.put(1); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			m.t.Fatalf("the store did not recover from %v", cause)
+			m.t.Fatalf("the store did not recover from %v: %+v", after, m.s.Stats())
 		}
 	}
 }
@@ -431,9 +451,10 @@ func (m *model) actions() map[string]func(*rapid.T) {
 			time.Sleep(time.Duration(rapid.IntRange(0, 1000).Draw(t, "us")) * time.Microsecond)
 			m.crash(rapid.Bool().Draw(t, "power") && m.o.Sync == SyncAlways)
 		},
-		"killAt": func(*rapid.T) { m.crashAt() },
-		"reopen": func(*rapid.T) { m.reopen() },
-		"faults": func(*rapid.T) { m.fail() },
+		"killAt":  func(*rapid.T) { m.crashAt() },
+		"reopen":  func(*rapid.T) { m.reopen() },
+		"faults":  func(*rapid.T) { m.fail() },
+		"squeeze": func(*rapid.T) { m.squeeze() },
 		"": func(t *rapid.T) {
 			m.t = t
 			checkInvariants(t, m.s)
@@ -488,7 +509,7 @@ func runModel(t *rapid.T, sabotage vfs.Hook) *model {
 	m.clock.Store(1_700_000_000_000)
 	m.o = testOptions(nil, &m.clock)
 	m.o.Sync = rapid.SampledFrom([]SyncMode{SyncAlways, SyncAlways, SyncInterval}).Draw(t, "mode")
-	m.o.SyncEvery = 5 * time.Millisecond
+	m.o.SyncEvery, m.o.FarAfter = 5*time.Millisecond, 4*time.Second
 	m.o.SegmentBytes = rapid.SampledFrom([]int64{16 << 10, 64 << 10}).Draw(t, "segment")
 	m.o.Window = rapid.SampledFrom([]int{1, 2, 4, 9}).Draw(t, "window")
 	m.o.ReadAheadBytes = rapid.SampledFrom([]int64{1, 2000, 1 << 20}).Draw(t, "ahead")

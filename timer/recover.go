@@ -299,23 +299,85 @@ func (rc *recovery) finish() (*segment, error) {
 		rc.state.identity = newEpoch()
 	}
 	s.identity = rc.state.identity
-	if err := s.man.rewrite(s.bitsOf); err != nil {
-		return nil, err
+	if rc.have[reserveName] {
+		s.findReserve()
 	}
-	for _, name := range rc.junk {
+	if err := rc.save(s.man.rewrite); err != nil {
+		return nil, rc.late(err)
+	}
+	s.removeAll(rc.junk)
+	s.emptyTrash()
+	first, err := s.makeSegment()
+	if err != nil {
+		return nil, rc.late(err)
+	}
+	ops := []manifestOp{{op: opNextFile, id: rc.state.nextFile}, addSeg(first)}
+	if err := rc.save(func(bits bitsOf) error { return s.man.commit(ops, bits) }); err != nil {
+		first.f.Close()
+		delete(rc.state.segs, first.id)
+		rc.junk = []string{fileName(segPrefix, first.id)}
+		return nil, rc.late(err)
+	}
+	s.manifestSize = s.man.size
+	return first, nil
+}
+
+// save writes MANIFEST. On a full disk it gives up what no MANIFEST ever needs, then RESERVE.
+func (rc *recovery) save(write func(bitsOf) error) error {
+	s := rc.s
+	err := write(s.bitsOf)
+	for vfs.IsFull(err) && (rc.removeBlank() || s.giveUpReserve()) {
+		err = s.man.rewrite(s.bitsOf)
+	}
+	return err
+}
+
+// removeBlank removes one of the blank segments that are left from before. False: there was none.
+func (rc *recovery) removeBlank() bool {
+	for i, name := range rc.junk {
+		if _, ok := parseName(name, freePrefix); ok && rc.s.o.FS.Remove(rc.s.path(name)) == nil {
+			rc.junk = slices.Delete(rc.junk, i, i+1)
+			return true
+		}
+	}
+	return false
+}
+
+// late makes a full disk no reason not to open: what is pending fires, and the janitor finishes what Open began once there is
+// room. Other errors it returns.
+func (rc *recovery) late(err error) error {
+	if !vfs.IsFull(err) {
+		return err
+	}
+	s := rc.s
+	s.log.err = fmt.Errorf("%w: %w", ErrFull, err)
+	s.o.Log.Error("timer: the data disk is full; what is pending fires, nothing is taken or noted as delivered until there is room", "err", err)
+	if s.man.f != nil {
+		return nil
+	}
+	for _, d := range s.trash { // the old MANIFEST names them
+		d.f.Close()
+		rc.junk = append(rc.junk, fileName(segPrefix, d.id))
+	}
+	s.trash, s.junk = nil, rc.junk
+	return nil
+}
+
+// lateManifest writes the MANIFEST that Open had no room for: before that nothing may be written or deleted. False: the
+// store closes.
+func (s *Store) lateManifest() bool {
+	if s.commit(nil) != nil {
+		return false
+	}
+	s.removeAll(s.junk)
+	s.junk = nil
+	return true
+}
+
+func (s *Store) removeAll(names []string) {
+	for _, name := range names {
 		if err := s.o.FS.Remove(s.path(name)); err != nil {
 			s.o.Log.Warn("timer: cannot remove a file that is not needed", "path", s.path(name), "err", err)
 		}
 	}
-	first, err := s.makeSegment()
-	if err != nil {
-		return nil, err
-	}
-	ops := []manifestOp{{op: opNextFile, id: rc.state.nextFile}, addSeg(first)}
-	if err := s.man.commit(ops, s.bitsOf); err != nil {
-		first.f.Close()
-		return nil, err
-	}
-	s.manifestSize = s.man.size
-	return first, nil
 }

@@ -41,12 +41,22 @@ type Store struct {
 	cancels                     int64
 	closed                      bool
 
-	lost     int64 // guarded by mu
-	damaged  atomic.Int64
-	pauseNow time.Duration // the janitor's
-	sealing  []byte        // the janitor's, for one segment
-	noPunch  bool          // the janitor's: the file system cannot
-	looks    bool          // the janitor's: it is time to see whether something pays that is not urgent
+	lost       int64 // guarded by mu
+	damaged    atomic.Int64
+	clockJumps atomic.Int64
+	lastJump   atomic.Int64            // ms
+	settling   atomic.Int64            // settles that are not synced
+	refusal    atomic.Pointer[refusal] // nil: Put takes everything
+	reserved   atomic.Bool             // RESERVE is there; changed by the janitor only
+	freeBytes  atomic.Int64            // at the last look
+
+	spaceUnknown bool          // watchSpace's
+	junk         []string      // the janitor's: what goes once MANIFEST, for which Open had no room, is there
+	nextReserve  time.Duration // the janitor's: when it may try again to make RESERVE
+	pauseNow     time.Duration // the janitor's
+	sealing      []byte        // the janitor's, for one segment
+	noPunch      bool          // the janitor's: the file system cannot
+	looks        bool          // the janitor's: it is time to see whether something pays that is not urgent
 
 	merging    *mergeJob // these are the janitor's: what the merger works on, nil: nothing
 	mergePause time.Duration
@@ -58,6 +68,7 @@ type Store struct {
 	troubles    chan error    // the janitor's last failure; capacity 1
 	janitorWake chan struct{}
 	loaderWake  chan struct{}
+	spaceWake   chan struct{}
 	firingWake  chan struct{}
 	closing     chan struct{} // Close has begun: the writer finishes
 	stop        chan struct{} // the writer has finished: everybody stops
@@ -81,6 +92,7 @@ func Open(o Options) (*Store, error) {
 		troubles:    make(chan error, 1),
 		janitorWake: make(chan struct{}, 1),
 		loaderWake:  make(chan struct{}, 1),
+		spaceWake:   make(chan struct{}, 1),
 		firingWake:  make(chan struct{}, 1),
 		mergeJobs:   make(chan *mergeJob, 1),
 		merged:      make(chan *mergeJob, 1),
@@ -102,14 +114,18 @@ func Open(o Options) (*Store, error) {
 	}
 	s.wheel.horizon = o.Now() + o.Horizon.Milliseconds()
 	w := newWriter(s)
-	w.use(first)
-	s.wg.Add(5)
+	if first != nil {
+		w.use(first)
+	}
+	s.lookAtSpace()
+	s.wg.Add(6)
 	s.written.Add(1)
 	go w.run()
 	go w.syncer()
 	go s.janitor()
 	go s.loader()
 	go s.merger()
+	go s.watchSpace()
 	s.wakeLoader()
 	return s, nil
 }
@@ -189,6 +205,13 @@ type Stats struct {
 	DiskBytes       int64 // what all files of the store occupy on the disk
 	LastLSN         LSN   // the highest number given out
 	Cancelled       int64 // entries cancelled since Open
+	Settling        int64 // settled entries of which that is not durable yet; they would fire again after a crash
+	FreeBytes       int64 // free on the data disk at the last look, without RESERVE and with what blank segments would give back
+	FarRefused      bool  // Put refuses entries due further ahead than Options.FarAfter
+	PutsRefused     bool  // Put refuses every entry, for want of space or because the disk failed
+	Reserve         bool  // RESERVE is there
+	ClockJumps      int64 // steps of the wall clock of a second or more since Start
+	LastClockJumpMs int64 // the last of them, negative when the clock went back
 	Corrupt         int64 // damaged records, pages and files met since Open
 	Lost            int64 // entries that damage has taken since Open: they do not fire
 	Seals           int64 // segments sealed since Open
@@ -203,7 +226,7 @@ type Stats struct {
 func (s *Store) Stats() Stats {
 	now := s.o.Now()
 	s.log.mu.Lock()
-	last := s.log.next - 1
+	last, refused := s.log.next-1, s.log.err != nil
 	s.log.mu.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -223,6 +246,16 @@ func (s *Store) Stats() Stats {
 		MergedBytes:  s.mergedBytes,
 
 		LoadsFromLog: s.loadsFromLog, LoadsFromRuns: s.loadsFromRuns,
+
+		ClockJumps: s.clockJumps.Load(), LastClockJumpMs: s.lastJump.Load(),
+		Settling:  s.settling.Load(),
+		FreeBytes: s.freeBytes.Load(), Reserve: s.reserved.Load(),
+	}
+	r := s.refusal.Load()
+	st.PutsRefused = refused || r != nil && r.all
+	st.FarRefused = st.PutsRefused || r != nil
+	if st.Reserve {
+		st.DiskBytes += s.reserveBytes()
 	}
 	for _, g := range s.segs {
 		st.DiskBytes += g.size

@@ -30,7 +30,7 @@ func testOptions(fs vfs.FS, clock *atomic.Int64) Options {
 		o.Now = clock.Load
 	}
 	o.SegmentBytes, o.Window, o.Horizon = minSegmentBytes, 4, 2*time.Second
-	o.poll, o.backoff, o.manifestBytes = time.Millisecond, time.Millisecond, 2048
+	o.poll, o.backoff, o.spacePoll, o.manifestBytes = time.Millisecond, time.Millisecond, time.Millisecond, 2048
 	o.scanBatch, o.scanLines = 7, 300
 	if os.Getenv("TIMER_LOG") != "" {
 		o.Log = slog.New(slog.NewTextHandler(os.Stderr, nil))

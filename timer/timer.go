@@ -56,17 +56,24 @@ const (
 
 // Options configure a Store. Start from DefaultOptions; a zero field takes its default.
 type Options struct {
-	Dir            string        // the data folder; made if it does not exist
-	FS             FS            // default: the operating system's
-	Now            func() int64  // wall clock in Unix ms; default: the operating system's
-	Log            *slog.Logger  // default: nothing is logged
-	Sync           SyncMode      // default: SyncAlways
-	SyncEvery      time.Duration // SyncInterval only: longest time that a Put stays unsynced; default 500 ms
-	SegmentBytes   int64         // size of an intake segment, 16 KiB to 1 GiB; default 64 MiB. Bounds the size of an entry
-	GroupBytes     int           // most bytes that wait for the writer before Put answers ErrBusy; default 8 MiB
-	Horizon        time.Duration // how far ahead entries are loaded into RAM; default 60 s
-	ReadAheadBytes int64         // bodies of sealed entries that are read into RAM up to 5 s before they are due; default 32 MiB
-	Window         int           // entries of one flow in RAM, fired and unsettled ones included; default 8192
+	Dir            string               // the data folder; made if it does not exist
+	FS             FS                   // default: the operating system's
+	Now            func() int64         // wall clock in Unix ms; default: the operating system's
+	Monotonic      func() time.Duration // a clock that nobody sets, to notice when somebody sets the other; default: the operating system's
+	Log            *slog.Logger         // default: nothing is logged
+	Sync           SyncMode             // default: SyncAlways
+	SyncEvery      time.Duration        // SyncInterval only: longest time that a Put stays unsynced; default 500 ms
+	SegmentBytes   int64                // size of an intake segment, 16 KiB to 1 GiB; default 64 MiB. Bounds the size of an entry
+	GroupBytes     int                  // most bytes that wait for the writer before Put answers ErrBusy; default 8 MiB
+	Horizon        time.Duration        // how far ahead entries are loaded into RAM; default 60 s
+	ReadAheadBytes int64                // bodies of sealed entries that are read into RAM up to 5 s before they are due; default 32 MiB
+	Window         int                  // entries of one flow in RAM, fired and unsettled ones included; default 8192
+
+	// Put refuses entries due further ahead than FarAfter (default 1 h) while less than a far mark is free on the data disk, and all
+	// entries below a lower mark. The marks follow from what sealing needs; FarFree and MinFree, in bytes, raise them.
+	FarAfter time.Duration
+	FarFree  int64
+	MinFree  int64
 
 	MaxRuns          int   // sealed runs, and so open files, beyond which the smallest are merged; default 128
 	MergeBytesPerSec int64 // what merging runs may write in a second, and a quarter of it while puts wait or firing lags; default 32 MiB
@@ -82,13 +89,15 @@ type Options struct {
 	mergeRest     time.Duration // a run in which much is being done is not merged for its dead bytes before it rested that long
 	scanBatch     int           // entries that a scan looks at per hold of the lock
 	scanLines     int           // index lines that one page of a scan reads
+	spacePoll     time.Duration // between two looks at the free space
 }
 
 // DefaultOptions returns every default but Dir, which has none.
 func DefaultOptions() Options {
 	return Options{
 		FS:             vfs.OS{},
-		Now:            func() int64 { return time.Now().UnixMilli() },
+		Now:            osWallClock,
+		Monotonic:      osMonotonicClock(),
 		Log:            slog.New(slog.DiscardHandler),
 		Sync:           SyncAlways,
 		SyncEvery:      500 * time.Millisecond,
@@ -97,6 +106,7 @@ func DefaultOptions() Options {
 		Horizon:        time.Minute,
 		Window:         8192,
 		ReadAheadBytes: 32 << 20,
+		FarAfter:       time.Hour,
 
 		MaxRuns:          128,
 		MergeBytesPerSec: 32 << 20,
@@ -112,6 +122,7 @@ func DefaultOptions() Options {
 		mergeRest:     30 * time.Second,
 		scanBatch:     1024,
 		scanLines:     64 << 10,
+		spacePoll:     200 * time.Millisecond,
 	}
 }
 
@@ -152,6 +163,9 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Now == nil {
 		o.Now = d.Now
 	}
+	if o.Monotonic == nil {
+		o.Monotonic = d.Monotonic
+	}
 	if o.Log == nil {
 		o.Log = d.Log
 	}
@@ -161,6 +175,7 @@ func (o Options) withDefaults() (Options, error) {
 	o.Horizon = orDefault(o.Horizon, d.Horizon)
 	o.ReadAheadBytes = orDefault(o.ReadAheadBytes, d.ReadAheadBytes)
 	o.Window = orDefault(o.Window, d.Window)
+	o.FarAfter = orDefault(o.FarAfter, d.FarAfter)
 	o.poll = orDefault(o.poll, d.poll)
 	o.backoff = orDefault(o.backoff, d.backoff)
 	o.manifestBytes = orDefault(o.manifestBytes, d.manifestBytes)
@@ -174,6 +189,7 @@ func (o Options) withDefaults() (Options, error) {
 	o.lookEvery = orDefault(o.lookEvery, d.lookEvery)
 	o.scanBatch = orDefault(o.scanBatch, d.scanBatch)
 	o.scanLines = orDefault(o.scanLines, d.scanLines)
+	o.spacePoll = orDefault(o.spacePoll, d.spacePoll)
 	if o.SegmentBytes < minSegmentBytes || o.SegmentBytes > maxSegmentBytes {
 		return o, fmt.Errorf("timer: segment size %d is outside %d..%d bytes", o.SegmentBytes, minSegmentBytes, maxSegmentBytes)
 	}
@@ -182,6 +198,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Window < 1 || o.Horizon < time.Millisecond || o.GroupBytes < 1 {
 		return o, fmt.Errorf("timer: window %d, horizon %v and group size %d must be positive", o.Window, o.Horizon, o.GroupBytes)
+	}
+	if o.FarAfter < 0 || o.FarFree < 0 || o.MinFree < 0 {
+		return o, fmt.Errorf("timer: far after %v, far free %d and min free %d must not be negative", o.FarAfter, o.FarFree, o.MinFree)
 	}
 	o.SegmentBytes &^= 4095
 	return o, nil

@@ -66,6 +66,9 @@ func (w *writer) run() {
 	defer w.s.log.end()
 	delay, waiting := stoppedTimer(), false
 	defer delay.Stop()
+	if w.seg == nil && !w.reopen() {
+		return
+	}
 	for {
 		var err error
 		select {
@@ -146,6 +149,7 @@ func (w *writer) endSync(err error) error {
 		return fmt.Errorf("sync %s: %w", w.seg.path, err)
 	}
 	w.safe, w.synced, w.durable = u.end, u.lsn, u.puts
+	w.s.settling.Add(-int64(u.settles))
 	w.unsynced = slices.Delete(w.unsynced, 0, u.settles)
 	return nil
 }
@@ -259,7 +263,7 @@ func (w *writer) rotate() error {
 	if err := w.flush(); err != nil {
 		return err
 	}
-	next, err := w.s.waitSpare()
+	next, err := w.waitSpare()
 	if err != nil {
 		return &noSpareError{err}
 	}
@@ -368,13 +372,20 @@ func (w *writer) reopen() bool {
 }
 
 // waitSpare returns the next segment, or why the janitor could not make one.
-func (s *Store) waitSpare() (*segment, error) {
+func (w *writer) waitSpare() (*segment, error) {
+	s := w.s
 	select {
 	case g := <-s.spares:
 		return g, nil
+	default:
+	}
+	select {
 	case <-s.troubles: // an old one
 	default:
 	}
+	s.mu.Lock()
+	w.finishSegment() // it may be sealed now: on a full disk that is how the next one comes
+	s.mu.Unlock()
 	s.wakeJanitor()
 	select {
 	case g := <-s.spares:
