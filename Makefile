@@ -2,6 +2,7 @@
 
 GO        ?= go
 FUZZTIME  ?= 500000x
+CHECKS    ?= 5000
 COMPAT    := ./compat_test/...
 PACKAGES   = $(shell $(GO) list ./... | grep -v /compat_test)
 VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
@@ -22,9 +23,11 @@ unit:
 compat: setup ## real clients against real clusters through the real binary
 	$(GO) test -race -count=1 -timeout 25m -v -run . $(COMPAT)
 
-soak: setup ## limits at full size and a hundred kills: an hour, 6 GB of disk, nothing else on the machine
+soak: setup ## limits at full size, a hundred kills, mutants, the model for long: two hours, 6 GB of disk, nothing else on the machine
 	$(GO) test -tags soak -count=1 -timeout 60m -v -run '^TestSoak' ./timer
 	DELAYGATE_KILL_ROUNDS=100 $(GO) test -count=1 -timeout 60m -v -run TestKillsRepeatAtMostOneMessageOfEachLane $(COMPAT)
+	$(GO) run ./timer/mutants
+	$(GO) test -race -run '^TestModel$$' -timeout 0 -rapid.checks=$(CHECKS) -v ./timer
 
 # Counts, not seconds: a time limit that ends in the middle of an input is reported as a failure (golang/go#75804).
 fuzz-smoke:
