@@ -41,7 +41,9 @@ type damageRig struct {
 	*rig
 	log  *logBuffer
 	run  *run
-	lsns []LSN // of all entries, those of the run first, in order of their number there
+	lsns []LSN        // of all entries, those of the run first, in order of their number there
+	done map[LSN]bool // settled before the damage
+	lost int64        // what stores before this one counted as lost
 }
 
 const (
@@ -156,6 +158,40 @@ func (r *rig) overwrite(name string, off int64, b []byte) {
 	f.Sync(true)
 }
 
+func (r *rig) truncate(name string, size int64) {
+	r.t.Helper()
+	f, err := r.mem.Open("/data/" + name)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer f.Close()
+	if err := f.Truncate(size); err != nil {
+		r.t.Fatal(err)
+	}
+	f.Sync(true)
+}
+
+// settle fires and settles everything up to the run's entry number n, until MANIFEST knows of it, and stops the store.
+func (d *damageRig) settle(n int) {
+	d.t.Helper()
+	last := d.lines()[n]
+	d.clock.Store(last.due)
+	d.s.Start(d.c.sink)
+	d.done = map[LSN]bool{}
+	d.until("the first entries", func() bool {
+		for _, it := range d.c.take() {
+			d.done[it.LSN] = true
+			d.s.Settle(it)
+		}
+		return d.done[last.lsn]
+	})
+	for i, seals := damageEntries, d.s.Stats().Seals; d.s.Stats().Seals == seals; i++ {
+		d.putOne(i, 20_000)
+	}
+	mustClose(d.t, d.s)
+	d.mem = d.mem.AfterKill()
+}
+
 // deliver fires and settles all that is pending. It returns what was delivered, sorted.
 func (r *rig) deliver() []LSN {
 	r.t.Helper()
@@ -195,9 +231,10 @@ func (d *damageRig) wantDelivered(lost ...int) {
 	}
 	var want, gone []LSN
 	for i, lsn := range d.lsns {
-		if slices.Contains(lost, i) {
+		switch {
+		case slices.Contains(lost, i):
 			gone = append(gone, lsn)
-		} else {
+		case !d.done[lsn]:
 			want = append(want, lsn)
 		}
 	}
@@ -205,15 +242,15 @@ func (d *damageRig) wantDelivered(lost ...int) {
 	got := d.deliver()
 	for i, lsn := range d.lsns {
 		_, has := slices.BinarySearch(got, lsn)
-		if has == slices.Contains(lost, i) {
+		if has == (slices.Contains(lost, i) || d.done[lsn]) {
 			d.t.Errorf("entry %d, lsn %d: delivered %v", i, lsn, has)
 		}
 	}
 	if !slices.Equal(got, want) {
 		d.t.Fatalf("%d delivered, want %d without %v", len(got), len(want), gone)
 	}
-	if n := d.s.Stats().Lost; n != int64(len(lost)) {
-		d.t.Errorf("Stats.Lost is %d, want %d", n, len(lost))
+	if n := d.lost + d.s.Stats().Lost; n != int64(len(lost)) {
+		d.t.Errorf("%d entries counted as lost, want %d", n, len(lost))
 	}
 }
 

@@ -112,31 +112,6 @@ func TestTornManifestTail(t *testing.T) {
 	checkInvariants(t, r.s)
 }
 
-func TestDamagedRun(t *testing.T) {
-	r := newRig(t)
-	r.put(60, 5000, 900)
-	r.until("seals", func() bool { return r.s.Stats().Seals >= 4 })
-	first, second := r.s.runs[0], r.s.runs[1]
-	mustClose(t, r.s)
-	r.mem = r.mem.AfterKill()
-	r.flip(fileName(runPrefix, first.id), first.size-50)             // footer
-	r.flip(fileName(runPrefix, second.id), second.indexOff+pageHead) // index page
-	r.open()
-	r.wantPending(60 - int64(first.entries))
-	if len(r.names(runPrefix, brokenSuffix)) != 1 {
-		t.Fatal("no evidence")
-	}
-	r.clock.Store(rigNow + 10_000)
-	r.s.Start(r.c.sink)
-	for fired := 0; fired < 60-first.entries-second.entries; { // the others are not held up
-		for _, it := range r.c.wait(t) {
-			fired++
-			r.s.Settle(it)
-		}
-	}
-	r.wantCorrupt(true)
-}
-
 func TestDamagedBodyInRun(t *testing.T) {
 	r := newRig(t)
 	r.put(15, 5000, 900)

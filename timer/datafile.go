@@ -74,7 +74,7 @@ func (d *dataFile) readRecord(off int64, length int) (record, error) {
 	}
 	r, ok := parseRecord(b, d.seed)
 	if !ok {
-		return record{}, fmt.Errorf("%w: %s at %d", ErrCorrupt, d.path, off)
+		return record{}, fmt.Errorf("%s: %w", d.path, damagedAt("a record", off))
 	}
 	return r, nil
 }

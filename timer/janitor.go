@@ -337,7 +337,7 @@ func (s *Store) bitsOf(id uint64) []manifestOp {
 			return r.bits()
 		}
 	}
-	return nil
+	return s.aside[id]
 }
 
 func (s *Store) newFileID() uint64 {

@@ -113,7 +113,7 @@ func (r *run) readKeyPage(page int, b []byte) (int, error) {
 	}
 	n, ok := r.keyPageOK(page, b)
 	if !ok {
-		return 0, fmt.Errorf("%w: key page at %d of %s", ErrCorrupt, off, r.path)
+		return 0, fmt.Errorf("%s: %w", r.path, damagedAt("a key page", off))
 	}
 	return n, nil
 }

@@ -99,7 +99,8 @@ type manifestState struct {
 	runs     map[uint64]runMeta
 	identity uint64 // of the store; 0: none yet
 
-	done, cancelled runBits // filled by readManifest only
+	done, cancelled runBits         // these are filled by readManifest only
+	dropped         map[uint64]bool // runs and segments
 }
 
 func newManifestState() *manifestState {
@@ -109,12 +110,16 @@ func newManifestState() *manifestState {
 		runs:      map[uint64]runMeta{},
 		done:      runBits{},
 		cancelled: runBits{},
+		dropped:   map[uint64]bool{},
 	}
 }
 
-// apply changes the state; bits are kept only if keepBits.
+// apply changes the state; bits and what was dropped are kept only if keepBits.
 func (m *manifestState) apply(ops []manifestOp, keepBits bool) {
 	for _, o := range ops {
+		if keepBits && (o.op == opDropSeg || o.op == opDropRun) {
+			m.dropped[o.id] = true
+		}
 		switch o.op {
 		case opNextFile:
 			m.nextFile = max(m.nextFile, o.id)
@@ -205,16 +210,14 @@ func appendEdit(b []byte, seed uint32, seq uint64, ops []manifestOp) []byte {
 	return b
 }
 
-var errBadEdit = errors.New("an edit that is intact but not understood")
-
-// parseOps reads the operations of an edit.
+// parseOps reads the operations of an intact edit. Its error wraps ErrVersion: what is intact and not understood is newer.
 func parseOps(b []byte) ([]manifestOp, error) {
 	var ops []manifestOp
 	for len(b) > 0 {
 		o := manifestOp{op: b[0]}
 		n, ok := numbers(o.op)
 		if !ok || len(b) < 9+8*max(n, 0) {
-			return nil, errBadEdit
+			return nil, fmt.Errorf("%w (operation %d in it is not known to format %d, the latest that this version reads)", ErrVersion, o.op, formatVersion)
 		}
 		o.id, b = le.Uint64(b[1:]), b[9:]
 		for _, v := range []*uint64{&o.n, &o.m}[:max(n, 0)] {
@@ -222,7 +225,7 @@ func parseOps(b []byte) ([]manifestOp, error) {
 		}
 		if n < 0 {
 			if len(b) < 4 || uint64(len(b)-4) < uint64(le.Uint32(b))*12 {
-				return nil, errBadEdit
+				return nil, fmt.Errorf("%w (operation %d in it is longer than format %d has it, the latest that this version reads)", ErrVersion, o.op, formatVersion)
 			}
 			o.bits = make([]word, le.Uint32(b))
 			b = b[4:]
@@ -237,7 +240,7 @@ func parseOps(b []byte) ([]manifestOp, error) {
 }
 
 // readManifest reads MANIFEST. The error wraps fs.ErrNotExist when there is none, ErrVersion when it is newer, ErrCorrupt
-// when an edit before the last is damaged. A torn last edit is left out.
+// when its head, its first edit or one before the last is damaged; then the state is what the other edits say. A torn last edit is left out.
 func readManifest(fs vfs.FS, path string) (*manifestState, error) {
 	b, err := readFile(fs, path)
 	if err != nil {
@@ -245,31 +248,42 @@ func readManifest(fs vfs.FS, path string) (*manifestState, error) {
 	}
 	id, epoch, err := decodeHead(b, manMagic)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return newManifestState(), fmt.Errorf("%s: %w", path, err)
 	}
 	m, seed := newManifestState(), seedOf(id, epoch)
-	at := segHeadBytes
-	for seq := uint64(1); ; seq++ {
+	var damage error
+	for at, seq := segHeadBytes, uint64(1); ; {
 		n := editLength(b[at:], seed, seq)
+		if n == 0 && damage == nil && at == segHeadBytes {
+			damage = fmt.Errorf("%s: %w", path, damagedAt("the first edit", int64(at)))
+		}
 		if n == 0 {
-			break
+			next := nextEdit(b, at+1, seed)
+			if next == len(b) {
+				return m, damage
+			}
+			if damage == nil {
+				damage = fmt.Errorf("%s: %w", path, damagedAt("an edit before the last", int64(at)))
+			}
+			at = next
+			n = editLength(b[at:], seed, 0)
 		}
 		ops, err := parseOps(b[at+manFrameHead : at+n])
 		if err != nil {
-			return nil, fmt.Errorf("%s at %d: %w: %w", path, at, ErrCorrupt, err)
+			return nil, fmt.Errorf("%s at %d: %w", path, at, err)
 		}
 		m.apply(ops, true)
+		seq = le.Uint64(b[at+8:]) + 1
 		at += n
 	}
-	if at == segHeadBytes {
-		return nil, fmt.Errorf("%s: %w: its first edit", path, ErrCorrupt)
+}
+
+// nextEdit returns where the first intact edit from at on begins, else the end.
+func nextEdit(b []byte, at int, seed uint32) int {
+	for at < len(b) && editLength(b[at:], seed, 0) == 0 {
+		at++
 	}
-	for next := at + 1; next < len(b); next++ {
-		if editLength(b[next:], seed, 0) > 0 {
-			return nil, fmt.Errorf("%s at %d: %w: an edit before the last", path, at, ErrCorrupt)
-		}
-	}
-	return m, nil
+	return min(at, len(b))
 }
 
 // editLength returns the length of the intact edit that b starts with, else 0. seq 0 takes any number.

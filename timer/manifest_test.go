@@ -47,7 +47,7 @@ func TestManifestIsDurableAfterEachCommit(t *testing.T) {
 		if len(got.done) != len(got.runs) {
 			t.Fatalf("%d runs, bits of %d", len(got.runs), len(got.done))
 		}
-		got.done, got.cancelled = runBits{}, runBits{}
+		got.done, got.cancelled, got.dropped = runBits{}, runBits{}, map[uint64]bool{}
 		if diff := cmp.Diff(m.state, got, cmp.AllowUnexported(manifestState{}, segMeta{}, runMeta{})); diff != "" {
 			t.Fatal(diff)
 		}

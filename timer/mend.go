@@ -11,12 +11,14 @@ import (
 // mending is what stands in for the damaged pages of a run's index: where the records of their entries lie. A page is
 // built from them each time it is read, so that RAM does not grow with the damage but for about 50 bytes a page.
 type mending struct {
-	mu     sync.Mutex // held while the disk is read
-	pages  map[int][]recSpan
-	lost   map[int]indexEntry // lines of entries that have no sound record, by number
-	unsure map[int]indexEntry // lines of entries that may be numbered wrongly
-	flows  map[Flow]uint32
-	report func(*run, *mendReport) // is told what was found, once; nil: nobody
+	mu       sync.Mutex // held while the disk is read
+	pages    map[int][]recSpan
+	lost     map[int]indexEntry // lines of entries that have no sound record, by number
+	unsure   map[int]indexEntry // lines of entries that may be numbered wrongly
+	flows    map[Flow]uint32
+	tolerant bool                    // what cannot be read counts as damaged
+	nameless bool                    // the flow table is lost: flow numbers mean nothing
+	report   func(*run, *mendReport) // is told what was found, once; nil: nobody
 }
 
 // recSpan is a row of adjacent records that belong to one page.
@@ -78,7 +80,7 @@ func (r *run) mendPage(page int, b []byte) (*mendReport, error) {
 func (r *run) build(page int, b []byte, m *mending) error {
 	spans, ok := m.pages[page]
 	if !ok {
-		return fmt.Errorf("%w: index page %d of %s", ErrCorrupt, page, r.path)
+		return fmt.Errorf("%s: %w", r.path, damagedAt("an index page", r.pageOffset(page)))
 	}
 	clear(b[:pageBytes])
 	first, n := page*pageEntries, r.pageLen(page)
@@ -88,11 +90,11 @@ func (r *run) build(page int, b []byte, m *mending) error {
 		}
 	}
 	for _, span := range spans {
-		scan := scanBody(r.f, r.seed, span.off, r.bodyEnd())
+		scan := r.scanBody(span.off, r.bodyEnd())
 		for ord := span.ord; ord < span.ord+span.n; ord++ {
 			p, _, err := scan.next()
 			if err == nil && p.kind != placeRecord {
-				err = fmt.Errorf("%w: %s at %d", ErrCorrupt, r.path, p.off)
+				err = fmt.Errorf("%s: %w", r.path, damagedAt("a record", p.off))
 			}
 			if err != nil {
 				return err
@@ -112,12 +114,12 @@ func (r *run) bodyEnd() int64 { return min(r.indexOff, r.size) }
 func (m *mending) line(p place) (indexEntry, bool) {
 	rec := putFields(p.rec)
 	flow, ok := m.flows[Flow{string(rec.broker), string(rec.topic)}]
-	return indexEntry{due: p.due, lsn: p.lsn, flow: flow, length: uint32(p.length), off: p.off, lane: p.lane}, ok
+	return indexEntry{due: p.due, lsn: p.lsn, flow: flow, length: uint32(p.length), off: p.off, lane: p.lane}, ok || m.nameless
 }
 
 // survey looks for damaged pages in the whole index and for the records of their entries.
 func (r *run) survey() (*mendReport, error) {
-	next := &mending{pages: map[int][]recSpan{}, lost: map[int]indexEntry{}, unsure: map[int]indexEntry{}, flows: map[Flow]uint32{}}
+	next := &mending{nameless: r.mend.nameless, pages: map[int][]recSpan{}, lost: map[int]indexEntry{}, unsure: map[int]indexEntry{}, flows: map[Flow]uint32{}}
 	for i, f := range r.flows {
 		next.flows[f.name] = uint32(i)
 	}
@@ -233,7 +235,7 @@ func (r *run) surveyRow(m *mending, from, to int, off, end int64) error {
 // findGroups returns the groups in [off, end). Between two of them is a gap; the first and the last may be empty.
 func (r *run) findGroups(off, end int64) ([]recGroup, error) {
 	groups := []recGroup{{off: off, end: off}}
-	for scan := scanBody(r.f, r.seed, off, end); ; {
+	for scan := r.scanBody(off, end); ; {
 		p, more, err := scan.next()
 		if err != nil {
 			return nil, err
@@ -279,7 +281,7 @@ func number(groups []recGroup, first, last int, cut bool) error {
 
 // addSpans adds the records of a group page by page; those that are damaged are lost.
 func (r *run) addSpans(m *mending, g recGroup) error {
-	scan := scanBody(r.f, r.seed, g.off, g.end)
+	scan := r.scanBody(g.off, g.end)
 	adjacent := false
 	for ord := g.ord; ord < g.ord+g.n; ord++ {
 		p, _, err := scan.next()

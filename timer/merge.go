@@ -7,9 +7,8 @@ import (
 )
 
 const (
-	mergePages  = 32        // index or key pages per read
-	mergeRead   = 256 << 10 // bytes of records per read, at least
-	mergeSynced = 8 << 20   // bytes that are written between two syncs: the disk never has much to catch up with
+	mergePages  = 32      // index or key pages per read
+	mergeSynced = 8 << 20 // bytes that are written between two syncs: the disk never has much to catch up with
 )
 
 // mergeJob is the merging of some runs into one. The janitor makes it and installs its result; in between it belongs to the merger.
@@ -17,6 +16,7 @@ type mergeJob struct {
 	s       *Store
 	id      uint64 // of the new run
 	sources []*source
+	alone   bool // it copies one damaged run, as fast as it can: the key table and the flows come from the records
 
 	out *run  // nil: nothing is pending in the sources any more
 	err error // why there is no out; *sourceError when a source cannot be read
@@ -48,11 +48,14 @@ func (s *Store) merger() {
 
 // run writes the new run. It reads the indexes of the sources twice: the first time to know how much there is to copy.
 func (j *mergeJob) run() (*run, error) {
-	p := &pacer{s: j.s}
+	p := &pacer{}
+	if !j.alone {
+		p.s = j.s
+	}
 	l := runLayout{firstSeg: j.sources[0].run.firstSeg, minLSN: j.sources[0].run.minLSN}
 	for _, src := range j.sources {
 		src.snapshot(j.s)
-		n, err := src.survey(p)
+		n, err := src.survey(p, !j.alone)
 		if err != nil {
 			return nil, err
 		}
@@ -69,9 +72,12 @@ func (j *mergeJob) run() (*run, error) {
 	if err != nil {
 		return nil, fmt.Errorf("merge: %w", err)
 	}
-	w.skipKeys = true
+	w.skipKeys = !j.alone
 	if err := j.copyRecords(w, p); err != nil {
 		return nil, w.giveUp(err)
+	}
+	if j.alone {
+		return w.finish()
 	}
 	keys, err := j.keys(p)
 	if err != nil {
@@ -130,6 +136,9 @@ func (j *mergeJob) copyRecord(w *runWriter, src *source) error {
 		return err
 	}
 	src.ords = append(src.ords, uint32(w.r.entries-w.left))
+	if j.alone {
+		return j.copyNamed(w, rec)
+	}
 	flow := r.names[x.flow]
 	if got, ok := parseRecord(rec, r.seed); ok && got.lsn == x.lsn && got.due == x.due && got.length == len(rec) {
 		_, err = w.put(rec, flow, x.lane)
@@ -140,6 +149,19 @@ func (j *mergeJob) copyRecord(w *runWriter, src *source) error {
 	j.s.mu.Unlock()
 	j.s.o.Log.Warn("timer: a record is damaged; it is copied as it is, and counted when it is due", "path", r.path, "offset", x.off, "lsn", x.lsn, "due", x.due)
 	return w.putDamaged(rec, flow, x)
+}
+
+// copyNamed writes a record whose flow is known by its names only.
+func (j *mergeJob) copyNamed(w *runWriter, rec []byte) error {
+	r, ok := parseRecord(rec, j.sources[0].run.seed)
+	if !ok {
+		return fmt.Errorf("%w: a record that was sound a moment ago", ErrCorrupt)
+	}
+	j.s.mu.Lock()
+	flow := j.s.wheel.flow(Flow{string(r.broker), string(r.topic)})
+	j.s.mu.Unlock()
+	_, err := w.put(rec, flow, r.lane)
+	return err
 }
 
 // source is a run that is merged.
@@ -154,8 +176,9 @@ type source struct {
 	ord   int // the present entry
 	x     indexEntry
 	pages pageReader
-	buf   []byte // records
-	from  int64  // where buf begins in the file
+
+	records  window
+	tolerant bool // what cannot be read counts as damaged
 
 	keyAt, keyN, keyPage int // the present line of the key table, how many lines its page has, and the next page
 	key                  keyLine
@@ -194,7 +217,7 @@ func (src *source) newOrd(ord uint32) (uint32, bool) {
 }
 
 // survey returns how many bytes of records there are to copy, and checks every page that the merge will need.
-func (src *source) survey(p *pacer) (bodies int64, err error) {
+func (src *source) survey(p *pacer, keys bool) (bodies int64, err error) {
 	r := src.run
 	for src.rewind(); ; {
 		more, err := src.next()
@@ -204,7 +227,7 @@ func (src *source) survey(p *pacer) (bodies int64, err error) {
 		if !more {
 			break
 		}
-		if int(src.x.flow) >= len(r.names) || src.x.off+int64(src.x.length) > r.indexOff || src.x.length < headBytes {
+		if keys && int(src.x.flow) >= len(r.names) || src.x.off+int64(src.x.length) > r.indexOff || src.x.length < headBytes {
 			return 0, src.damaged(fmt.Errorf("%w: entry %d of %s", ErrCorrupt, src.ord, r.path))
 		}
 		bodies += int64(padded(int(src.x.length)))
@@ -213,9 +236,12 @@ func (src *source) survey(p *pacer) (bodies int64, err error) {
 		}
 	}
 	src.number()
-	keys := pageReader{run: r, key: true}
+	if !keys {
+		return bodies, nil
+	}
+	table := pageReader{run: r, key: true}
 	for page := range r.keyPages() {
-		if _, _, err := keys.page(page); err != nil {
+		if _, _, err := table.page(page); err != nil {
 			return 0, src.damaged(err)
 		}
 		if err := p.spend(pageBytes); err != nil {
@@ -230,6 +256,7 @@ func (src *source) damaged(err error) error { return &sourceError{src.run, err} 
 
 func (src *source) rewind() {
 	src.ord, src.pages = -1, pageReader{run: src.run, buf: src.pages.buf}
+	src.records = window{f: src.run.f, end: src.run.bodyEnd(), tolerant: src.tolerant, buf: src.records.buf[:0]}
 }
 
 // next moves to the next entry that is copied: not to lost ones.
@@ -253,19 +280,14 @@ func (src *source) next() (bool, error) {
 
 // record returns the bytes of the present entry's record. They are valid, and may be changed, until the next call.
 func (src *source) record() ([]byte, error) {
-	at, end := src.x.off, src.x.off+int64(src.x.length)
-	if at < src.from || end > src.from+int64(len(src.buf)) {
-		n := int(max(end-at, min(mergeRead, src.run.indexOff-at)))
-		if cap(src.buf) < n {
-			src.buf = make([]byte, n)
-		}
-		src.from, src.buf = at, src.buf[:n]
-		if got, err := src.run.f.ReadAt(src.buf, at); got < n {
-			src.buf = src.buf[:0]
-			return nil, src.damaged(fmt.Errorf("read %d bytes at %d of %s: %w", n, at, src.run.path, err))
-		}
+	rec, err := src.records.bytes(src.x.off, int(src.x.length))
+	if err == nil && len(rec) < int(src.x.length) {
+		err = fmt.Errorf("%w: entry %d of %s", ErrCorrupt, src.ord, src.run.path)
 	}
-	return src.buf[at-src.from : end-src.from], nil
+	if err != nil {
+		return nil, src.damaged(fmt.Errorf("%s: %w", src.run.path, err))
+	}
+	return rec, nil
 }
 
 // keys returns the lines of the new run's key table, sorted.

@@ -10,14 +10,14 @@ const (
 
 // pacer keeps a merge to Options.MergeBytesPerSec, and well below it while intake or firing have much to do.
 type pacer struct {
-	s    *Store
+	s    *Store    // nil: nothing is held back
 	owed int       // bytes since the last pause
 	next time.Time // when more may be spent
 }
 
 // spend counts n bytes and pauses when it is time to. ErrClosed: the store closes.
 func (p *pacer) spend(n int) error {
-	if p.owed += n; p.owed < paceStep {
+	if p.owed += n; p.owed < paceStep || p.s == nil {
 		return nil
 	}
 	took := time.Duration(float64(p.owed) / float64(p.s.o.MergeBytesPerSec) * float64(time.Second))

@@ -3,11 +3,16 @@ package timer
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/delaygate/delaygate/timer/vfs"
 )
+
+// readTries is how often an unreadable MANIFEST is read again before it counts as damaged.
+const readTries = 3
 
 // recovery rebuilds a Store from what is on the disk. It deletes nothing before a MANIFEST that does not need it is durable.
 type recovery struct {
@@ -15,8 +20,12 @@ type recovery struct {
 	state   *manifestState
 	rebuilt bool // there was no readable MANIFEST
 	have    map[string]bool
+	heads   map[string]fileHead // of segments and runs, by name
+	used    map[string]bool     // those that are one that is needed
+	leftovers
+	lost    []lostIn
+	settled map[key]bool // what was settled or cancelled in segments, if something is lost
 	highest LSN
-	junk    []string
 }
 
 // recover returns the segment that the writer begins with.
@@ -25,11 +34,14 @@ func (s *Store) recover() (*segment, error) {
 	if err != nil {
 		return nil, err
 	}
-	rc := &recovery{s: s, have: map[string]bool{}}
+	rc := &recovery{s: s, have: map[string]bool{}, settled: map[key]bool{}}
 	for _, n := range names {
 		rc.have[n] = true
 	}
-	for _, step := range []func() error{rc.manifest, rc.runs, rc.files, rc.segments} {
+	if rc.have[reserveName] {
+		s.findReserve()
+	}
+	for _, step := range []func() error{rc.identify, rc.manifest, rc.runs, rc.segments, rc.others} {
 		if err := step(); err != nil {
 			return nil, err
 		}
@@ -42,27 +54,61 @@ func (rc *recovery) manifest() error {
 	s := rc.s
 	path := s.path(manifestName)
 	state, err := readManifest(s.o.FS, path)
-	switch {
-	case errors.Is(err, ErrCorrupt):
-		s.corrupt("MANIFEST is damaged, rebuilding it from runs and segments; settled entries may come back", path, "err", err)
-		if err := s.o.FS.Rename(path, path+brokenSuffix); err != nil {
-			return err
+	for try := range readTries { // it may pass
+		if state != nil || errors.Is(err, ErrVersion) || errors.Is(err, fs.ErrPermission) || vfs.IsNotExist(err) {
+			break
 		}
-		state, err = rc.rebuild()
-	case vfs.IsNotExist(err):
-		state, err = rc.rebuild()
+		time.Sleep(s.o.backoff << try)
+		state, err = readManifest(s.o.FS, path)
 	}
-	if err != nil {
+	switch {
+	case err == nil:
+	case errors.Is(err, ErrVersion) || errors.Is(err, fs.ErrPermission):
 		return err
+	case vfs.IsNotExist(err):
+		if len(rc.heads) > 0 {
+			s.corrupt("MANIFEST is missing, it is rebuilt from runs and segments; settled entries may come back", path)
+		}
+		state = rc.rebuild(newManifestState())
+	default:
+		s.corrupt("MANIFEST is damaged, it is rebuilt from runs and segments; settled entries may come back", path, "offset", damageOffset(err), "err", err)
+		rc.copyManifest(path)
+		if state == nil {
+			state = newManifestState()
+		}
+		state = rc.rebuild(state)
 	}
 	for name := range rc.have {
 		if id, ok := anyID(name); ok {
 			state.nextFile = max(state.nextFile, id+1)
 		}
 	}
+	for _, h := range rc.heads {
+		state.nextFile = max(state.nextFile, h.id+1)
+	}
 	rc.state = state
 	s.man = &manifest{fs: s.o.FS, dir: s.o.Dir, limit: s.o.manifestBytes, state: state}
 	return nil
+}
+
+// copyManifest keeps a copy of a damaged MANIFEST as evidence; the file stays until another takes its place.
+func (rc *recovery) copyManifest(path string) {
+	s := rc.s
+	err := func() error {
+		b, err := readFile(s.o.FS, path)
+		if err != nil {
+			return errors.Join(err, s.o.FS.Rename(path, path+brokenSuffix))
+		}
+		f, err := s.o.FS.Create(path + brokenSuffix)
+		if err != nil {
+			return err
+		}
+		_, err = f.WriteAt(b, 0)
+		return errors.Join(err, f.Close())
+	}()
+	if err != nil {
+		s.o.Log.Warn("timer: the damaged MANIFEST cannot be kept as it is", "path", path, "err", err)
+	}
 }
 
 // anyID returns the file id in a name, broken ones included.
@@ -76,213 +122,63 @@ func anyID(name string) (uint64, bool) {
 	return 0, false
 }
 
-// rebuild makes a state that names every run and segment there is.
-func (rc *recovery) rebuild() (*manifestState, error) {
+// rebuild makes a state that names every run and segment there is, but for those that known dropped. known is what could be read of MANIFEST.
+func (rc *recovery) rebuild(known *manifestState) *manifestState {
 	rc.rebuilt = true
-	s, state := rc.s, newManifestState()
-	for name := range rc.have {
+	state := newManifestState()
+	state.nextFile, state.floor, state.identity, state.done, state.cancelled = known.nextFile, known.floor, known.identity, known.done, known.cancelled
+	for _, name := range sortedNames(rc.heads) {
+		h := rc.heads[name]
 		if id, ok := parseName(name, runPrefix); ok {
-			state.runs[id] = runMeta{}
-		}
-		id, ok := parseName(name, segPrefix)
-		if !ok {
-			continue
-		}
-		epoch, err := s.readEpoch(s.path(name), id)
-		if errors.Is(err, ErrCorrupt) {
-			s.corrupt("a segment cannot be read", s.path(name), "err", err)
-			err = s.o.FS.Rename(s.path(name), s.path(name)+brokenSuffix)
-		} else if err == nil {
-			state.segs[id] = segMeta{epoch: epoch}
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
-	return state, nil
-}
-
-func (s *Store) readEpoch(path string, id uint64) (uint64, error) {
-	f, err := s.o.FS.Open(path)
-	if err != nil {
-		return 0, err
-	}
-	defer f.Close()
-	return headEpoch(f, path, segMagic, id)
-}
-
-func headEpoch(f vfs.File, path, magic string, id uint64) (uint64, error) {
-	size, err := f.Size()
-	if err != nil {
-		return 0, err
-	}
-	b, err := readAt(f, 0, int(min(size, segHeadBytes)))
-	if err != nil {
-		return 0, err
-	}
-	got, epoch, err := decodeHead(b, magic)
-	if err == nil && got != id {
-		err = fmt.Errorf("%w: it says it is number %x", ErrCorrupt, got)
-	}
-	if err != nil {
-		return 0, fmt.Errorf("%s: %w", path, err)
-	}
-	return epoch, nil
-}
-
-// runs opens the runs that count: those that MANIFEST names, and what took the place of any that are gone.
-func (rc *recovery) runs() error {
-	found, gone, err := rc.namedRuns()
-	if err == nil && !rc.rebuilt {
-		err = rc.unnamedRuns(found, gone)
-	}
-	if err != nil {
-		closeRuns(found)
-		return err
-	}
-	rc.supersede(found)
-	for _, id := range sortedKeys(gone) {
-		rc.s.corrupt("a run is missing or cannot be read, its entries are lost unless their segment is still there", rc.s.path(fileName(runPrefix, id)), "err", gone[id])
-	}
-	for _, id := range sortedKeys(found) {
-		r := found[id]
-		delete(found, id)
-		if err := rc.adopt(r); err != nil {
-			closeRuns(found)
-			return err
-		}
-	}
-	return nil
-}
-
-func closeRuns(runs map[uint64]*run) {
-	for _, r := range runs {
-		r.f.Close()
-	}
-}
-
-// namedRuns opens the runs that MANIFEST names. gone are those that it cannot open; a damaged one is kept as evidence.
-func (rc *recovery) namedRuns() (found map[uint64]*run, gone map[uint64]error, err error) {
-	s := rc.s
-	found, gone = map[uint64]*run{}, map[uint64]error{}
-	for _, id := range sortedKeys(rc.state.runs) {
-		path := s.path(fileName(runPrefix, id))
-		r, err := openRun(s.o.FS, path, id)
-		switch {
-		case err == nil:
-			found[id] = r
-			continue
-		case errors.Is(err, ErrCorrupt):
-			gone[id] = err
-			err = s.o.FS.Rename(path, path+brokenSuffix)
-		case vfs.IsNotExist(err):
-			gone[id] = err
-			err = nil
-		}
-		if err != nil {
-			return found, gone, err
-		}
-		delete(rc.state.runs, id)
-	}
-	return found, gone, nil
-}
-
-// unnamedRuns: a run that MANIFEST does not name is superseded by what it was made from, or was dropped; but if MANIFEST names a segment
-// or run that is gone, the run made from it is what is left.
-func (rc *recovery) unnamedRuns(found map[uint64]*run, gone map[uint64]error) error {
-	s := rc.s
-	for name := range rc.have {
-		id, ok := parseName(name, runPrefix)
-		if _, lost := gone[id]; !ok || lost || found[id] != nil {
-			continue
-		}
-		r, err := openRun(s.o.FS, s.path(name), id)
-		switch {
-		case errors.Is(err, ErrVersion):
-			return err
-		case err == nil && rc.replaces(r, gone):
-			s.o.Log.Warn("timer: adopting a run that MANIFEST does not name: what it was made from is gone", "path", r.path)
-			found[id] = r
-			for _, id := range r.sources {
-				delete(gone, id)
+			if h.err == nil {
+				id = h.id
+			}
+			if known.dropped[id] {
+				rc.junk = append(rc.junk, name)
+				continue
+			}
+			state.runs[id] = known.runs[id]
+			if h.err == nil {
+				state.runs[id] = runMeta{h.epoch, known.runs[id].entries}
 			}
 			continue
-		case err == nil:
-			r.f.Close()
 		}
-		rc.junk = append(rc.junk, name)
-	}
-	return nil
-}
-
-// replaces says whether a segment or run that r was made from is named but not there. A run that is there and damaged proves
-// nothing: r may be half of a merge.
-func (rc *recovery) replaces(r *run, gone map[uint64]error) bool {
-	if len(r.sources) > 0 {
-		return slices.ContainsFunc(r.sources, func(id uint64) bool { return vfs.IsNotExist(gone[id]) })
-	}
-	for id := range rc.state.segs {
-		if r.firstSeg <= id && id <= r.lastSeg && !rc.have[fileName(segPrefix, id)] {
-			return true
-		}
-	}
-	return false
-}
-
-// supersede leaves out what is there twice: a merged run whose sources are all there, or else what is there of them.
-func (rc *recovery) supersede(found map[uint64]*run) {
-	drop := func(id uint64) {
-		if r := found[id]; r != nil {
-			r.f.Close()
-			rc.junk = append(rc.junk, fileName(runPrefix, id))
-			delete(found, id)
-			delete(rc.state.runs, id)
-		}
-	}
-	ids := sortedKeys(found)
-	for _, id := range slices.Backward(ids) {
-		r := found[id]
+		id, _ := parseName(name, segPrefix)
+		meta, ok := known.segs[id]
 		switch {
-		case r == nil || len(r.sources) == 0:
-		case slices.ContainsFunc(r.sources, func(id uint64) bool { return found[id] == nil }):
-			for _, id := range r.sources {
-				drop(id)
-			}
-		default:
-			drop(id)
+		case known.dropped[id]:
+			rc.junk = append(rc.junk, name)
+			continue
+		case h.err == nil && h.id == id:
+			meta.epoch = h.epoch
+		case !ok: // a segment of an earlier life begins with another's head
+			rc.s.corrupt("a segment cannot be read", rc.s.path(name), "offset", 0, "err", h.err)
+			rc.broken = append(rc.broken, name)
+			continue
 		}
+		state.segs[id] = meta
 	}
+	return state
 }
 
-func (rc *recovery) adopt(r *run) error {
-	for i := range r.flows {
-		r.names = append(r.names, rc.s.wheel.flow(r.flows[i].name))
-	}
-	r.load(rc.state.done[r.id], rc.state.cancelled[r.id])
-	rc.s.runs = append(rc.s.runs, r)
-	rc.s.sealedBytes += r.size
-	var found []*mendReport
-	r.mend.report = func(_ *run, m *mendReport) { found = append(found, m) }
-	if rc.rebuilt {
-		if err := rc.s.findPunched(r); err != nil {
-			return fmt.Errorf("%s: %w", r.path, err)
-		}
-	}
-	rc.highest = max(rc.highest, r.maxLSN)
-	rc.state.runs[r.id] = runMeta{r.epoch, r.entries}
-	rc.s.countRun(r, &found)
-	r.mend.report = rc.s.mended
-	return nil
-}
-
-// files marks what is neither a named run nor a named segment. Blank segments are not recycled across a crash: a half-done
+// others decides about the files that nobody needs. Blank segments are not recycled across a crash: a half-done
 // rename may have left two names for one file, and unlinking one of them is safe where writing to it is not.
-func (rc *recovery) files() error {
+func (rc *recovery) others() error {
 	for name := range rc.have {
-		id, isSeg := parseName(name, segPrefix)
-		_, named := rc.state.segs[id]
 		_, isFree := parseName(name, freePrefix)
-		if isFree || name == manifestTmp || isSeg && !named && !rc.rebuilt {
+		if isFree || name == manifestTmp {
+			rc.junk = append(rc.junk, name)
+		}
+	}
+	for _, name := range sortedNames(rc.heads) {
+		if rc.used[name] || slices.Contains(rc.junk, name) || slices.Contains(rc.broken, name) {
+			continue
+		}
+		if rc.stranger(name) {
+			h := rc.heads[name]
+			rc.s.corrupt("a file is another than its name says and is not needed; it is set aside", rc.s.path(name), "offset", 0, "its id", h.id)
+			rc.broken = append(rc.broken, name)
+		} else {
 			rc.junk = append(rc.junk, name)
 		}
 	}
@@ -292,6 +188,7 @@ func (rc *recovery) files() error {
 // finish makes the new state durable, then deletes what it does not need, and only then reuses a file.
 func (rc *recovery) finish() (*segment, error) {
 	s := rc.s
+	rc.tellLost()
 	s.log.next = max(rc.highest, rc.state.floor) + lsnSkip
 	rc.state.floor = s.log.next - 1
 	s.admitted = rc.state.floor
@@ -299,13 +196,10 @@ func (rc *recovery) finish() (*segment, error) {
 		rc.state.identity = newEpoch()
 	}
 	s.identity = rc.state.identity
-	if rc.have[reserveName] {
-		s.findReserve()
-	}
 	if err := rc.save(s.man.rewrite); err != nil {
 		return nil, rc.late(err)
 	}
-	s.removeAll(rc.junk)
+	s.tidy(rc.leftovers)
 	s.emptyTrash()
 	first, err := s.makeSegment()
 	if err != nil {
@@ -315,7 +209,7 @@ func (rc *recovery) finish() (*segment, error) {
 	if err := rc.save(func(bits bitsOf) error { return s.man.commit(ops, bits) }); err != nil {
 		first.f.Close()
 		delete(rc.state.segs, first.id)
-		rc.junk = []string{fileName(segPrefix, first.id)}
+		rc.leftovers = leftovers{junk: []string{fileName(segPrefix, first.id)}}
 		return nil, rc.late(err)
 	}
 	s.manifestSize = s.man.size
@@ -359,7 +253,7 @@ func (rc *recovery) late(err error) error {
 		d.f.Close()
 		rc.junk = append(rc.junk, fileName(segPrefix, d.id))
 	}
-	s.trash, s.junk = nil, rc.junk
+	s.trash, s.left = nil, rc.leftovers
 	return nil
 }
 
@@ -369,13 +263,26 @@ func (s *Store) lateManifest() bool {
 	if s.commit(nil) != nil {
 		return false
 	}
-	s.removeAll(s.junk)
-	s.junk = nil
+	s.tidy(s.left)
+	s.left = leftovers{}
 	return true
 }
 
-func (s *Store) removeAll(names []string) {
-	for _, name := range names {
+// leftovers is what may be done with files once MANIFEST does not need them.
+type leftovers struct {
+	junk      []string // to be unlinked
+	broken    []string // to be kept as evidence
+	misplaced []misplaced
+}
+
+func (s *Store) tidy(l leftovers) {
+	for _, name := range l.broken {
+		if err := s.o.FS.Rename(s.path(name), s.path(name)+brokenSuffix); err != nil {
+			s.o.Log.Warn("timer: cannot set a damaged file aside", "path", s.path(name), "err", err)
+		}
+	}
+	s.giveNames(l.misplaced)
+	for _, name := range l.junk {
 		if err := s.o.FS.Remove(s.path(name)); err != nil {
 			s.o.Log.Warn("timer: cannot remove a file that is not needed", "path", s.path(name), "err", err)
 		}

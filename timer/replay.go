@@ -3,8 +3,6 @@ package timer
 import (
 	"errors"
 	"fmt"
-
-	"github.com/delaygate/delaygate/timer/vfs"
 )
 
 // opened is a segment that recovery found.
@@ -58,14 +56,15 @@ func (rc *recovery) segments() error {
 // openSegment opens a segment and makes what is in it durable; nil when it is not there.
 func (rc *recovery) openSegment(id uint64) (*opened, error) {
 	s, meta := rc.s, rc.state.segs[id]
-	path := s.path(fileName(segPrefix, id))
-	f, err := s.o.FS.Open(path)
-	if vfs.IsNotExist(err) {
+	name := rc.locate(segPrefix, id, meta.epoch)
+	if name == "" {
 		if !rc.sealed(id) {
-			s.corrupt("a segment is missing", path)
+			s.corrupt("a segment is missing, what is pending in it is lost", s.path(fileName(segPrefix, id)))
 		}
 		return nil, nil
 	}
+	path := s.path(name)
+	f, err := s.o.FS.Open(path)
 	if err != nil {
 		return nil, err
 	}
@@ -79,14 +78,14 @@ func (rc *recovery) openSegment(id uint64) (*opened, error) {
 	}
 	seg := newSegment(id, meta.epoch, path, f, size)
 	seg.full = true
-	_, err = headEpoch(f, path, segMagic, id)
-	switch {
-	case errors.Is(err, ErrCorrupt):
+	rc.place(&seg.dataFile, fileName(segPrefix, id))
+	if h := rc.heads[name]; h.err != nil || h.id != id || h.epoch != meta.epoch {
 		seg.rotten = true
-		s.corrupt("the head of a segment is damaged, MANIFEST has what is needed", path, "err", err)
-	case err != nil:
-		f.Close()
-		return nil, err
+		s.corrupt("the head of a segment is damaged, MANIFEST has what is needed", path, "offset", 0, "err", h.err)
+	}
+	if size < meta.size {
+		seg.rotten = true
+		s.corrupt("a segment is cut off, what was in its end is lost", path, "offset", size, "size", meta.size)
 	}
 	return &opened{seg: seg, cut: meta.cut}, nil
 }
@@ -223,6 +222,9 @@ func (rc *recovery) end(k key, cancelled bool) {
 			e.done = true
 			return
 		}
+	}
+	if len(rc.lost) > 0 {
+		rc.settled[k] = true
 	}
 	for _, r := range rc.s.runs {
 		if k.lsn < r.minLSN || k.lsn > r.maxLSN {

@@ -203,7 +203,7 @@ func readRun(f vfs.File, path string, id uint64) (*run, error) {
 		return nil, err
 	}
 	if size < segHeadBytes+footBytes {
-		return nil, fmt.Errorf("%w: only %d bytes", ErrCorrupt, size)
+		return nil, damagedAt("its end, which is missing,", size)
 	}
 	head, err := readAt(f, 0, segHeadBytes)
 	if err != nil {
@@ -220,18 +220,21 @@ func readRun(f vfs.File, path string, id uint64) (*run, error) {
 	r := &run{dataFile: newDataFile(headID, epoch, path, f, size)}
 	r.dataFile.run = r
 	footID, footEpoch, ok := r.decode(foot)
-	if !ok || footID != id || headID != id || footEpoch != epoch || !r.plausible(size) {
-		return nil, fmt.Errorf("%w: its footer", ErrCorrupt)
+	if headID != id {
+		return nil, fmt.Errorf("%w: it is number %x", ErrCorrupt, headID)
+	}
+	if !ok || footID != id || footEpoch != epoch || !r.plausible(size) {
+		return nil, damagedAt("its footer", size-footBytes)
 	}
 	table, err := readAt(f, r.flowOff, int(r.flowLen))
 	if err != nil {
 		return nil, err
 	}
 	if checksum(r.seed, table) != r.flowCRC {
-		return nil, fmt.Errorf("%w: its flow table", ErrCorrupt)
+		return nil, damagedAt("its flow table", r.flowOff)
 	}
 	if r.sources, r.flows, err = decodeFlows(table); err != nil {
-		return nil, fmt.Errorf("%w: its flow table", err)
+		return nil, damagedAt("its flow table", r.flowOff)
 	}
 	if r.occupied, err = f.Occupied(); err != nil {
 		return nil, err
@@ -278,7 +281,7 @@ func (r *run) readRawPage(page int, b []byte) error {
 		return fmt.Errorf("read index page at %d of %s: %w", off, r.path, err)
 	}
 	if !r.pageOK(page, b) {
-		return fmt.Errorf("%w: index page at %d of %s", ErrCorrupt, off, r.path)
+		return fmt.Errorf("%s: %w", r.path, damagedAt("an index page", off))
 	}
 	return nil
 }

@@ -13,10 +13,11 @@ const windowBytes = 256 << 10
 
 // window is a moving part of a file in RAM.
 type window struct {
-	f    vfs.File
-	end  int64 // nothing at or past it is read
-	from int64 // of buf in the file
-	buf  []byte
+	f        vfs.File
+	end      int64 // nothing at or past it is read
+	tolerant bool  // pages that cannot be read are zeros
+	from     int64 // of buf in the file
+	buf      []byte
 }
 
 // bytes returns n bytes at off, fewer only at the end. They stay valid until the next call.
@@ -31,15 +32,37 @@ func (w *window) bytes(off int64, n int) ([]byte, error) {
 	}
 	w.from, w.buf = off, w.buf[:size]
 	got, err := w.f.ReadAt(w.buf, off)
-	w.buf = w.buf[:got]
-	if got < n {
-		w.buf = w.buf[:0]
-		if errors.Is(err, io.EOF) {
-			return nil, fmt.Errorf("%d bytes at %d: %w", n, off, io.ErrUnexpectedEOF)
-		}
-		return nil, fmt.Errorf("read %d bytes at %d: %w", n, off, err)
+	if got < size && err != nil && w.tolerant {
+		got = readWhatIsThere(w.f, w.buf, off)
 	}
-	return w.buf[:n], nil
+	if w.buf = w.buf[:got]; got >= n {
+		return w.buf[:n], nil
+	}
+	w.buf = w.buf[:0]
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	return nil, fmt.Errorf("read %d bytes at %d: %w", n, off, err)
+}
+
+// readWhatIsThere fills b from off on; pages that cannot be read are zeros. It returns how many bytes there are.
+func readWhatIsThere(f vfs.File, b []byte, off int64) int {
+	for at := 0; at < len(b); {
+		n := min(len(b)-at, pageBytes-int((off+int64(at))%pageBytes))
+		page := b[at : at+n]
+		got, err := f.ReadAt(page, off+int64(at))
+		if got < n && !errors.Is(err, io.EOF) {
+			got, err = f.ReadAt(page, off+int64(at))
+		}
+		if got < n {
+			clear(page[got:])
+			if errors.Is(err, io.EOF) {
+				return at + got
+			}
+		}
+		at += n
+	}
+	return len(b)
 }
 
 // The kinds of places in the body of a run.
@@ -68,9 +91,9 @@ type bodyScan struct {
 	at   int64
 }
 
-// scanBody scans the bytes [from, to) of a run.
-func scanBody(f vfs.File, seed uint32, from, to int64) *bodyScan {
-	return &bodyScan{win: window{f: f, end: to}, seed: seed, at: from}
+// scanBody scans the bytes [from, to). The caller holds r.mend.mu or is alone.
+func (r *run) scanBody(from, to int64) *bodyScan {
+	return &bodyScan{win: window{f: r.f, end: to, tolerant: r.mend.tolerant}, seed: r.seed, at: from}
 }
 
 // next returns the next place; false at the end.

@@ -61,7 +61,7 @@ func encodeHead(magic string, id, epoch uint64) []byte {
 // decodeHead reads them. Its error wraps ErrVersion when a newer version wrote the file.
 func decodeHead(b []byte, magic string) (id, epoch uint64, err error) {
 	if len(b) < segHeadBytes || string(b[:8]) != magic || le.Uint32(b[8:]) != checksum(0, b[12:segHeadBytes]) {
-		return 0, 0, fmt.Errorf("%w: its first %d bytes", ErrCorrupt, segHeadBytes)
+		return 0, 0, damagedAt("its head", 0)
 	}
 	if v := le.Uint32(b[12:]); v > formatVersion {
 		return 0, 0, fmt.Errorf("%w (format %d, this version reads up to %d)", ErrVersion, v, formatVersion)

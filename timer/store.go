@@ -15,6 +15,7 @@ import (
 type Store struct {
 	o      Options
 	unlock vfs.Unlocker
+	aside  map[uint64][]manifestOp // bitmaps of damaged runs that Open had no room to copy
 	log    intake
 	man    *manifest // the janitor's
 
@@ -51,7 +52,7 @@ type Store struct {
 	freeBytes  atomic.Int64            // at the last look
 
 	spaceUnknown bool          // watchSpace's
-	junk         []string      // the janitor's: what goes once MANIFEST, for which Open had no room, is there
+	left         leftovers     // the janitor's: what is done once MANIFEST, for which Open had no room, is there
 	nextReserve  time.Duration // the janitor's: when it may try again to make RESERVE
 	pauseNow     time.Duration // the janitor's
 	sealing      []byte        // the janitor's, for one segment
@@ -86,6 +87,7 @@ func Open(o Options) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{
+		aside:       map[uint64][]manifestOp{},
 		o:           o,
 		wheel:       newWheel(o.Window),
 		spares:      make(chan *segment, 1),

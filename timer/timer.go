@@ -138,7 +138,7 @@ var (
 // Errors of Load and Open.
 var (
 	// ErrCorrupt is what Load returns for a record whose checksum does not match.
-	ErrCorrupt = errors.New("timer: the record is damaged on disk")
+	ErrCorrupt = errors.New("timer: damaged on disk")
 	// ErrSettled is what Load returns for an item that was settled already.
 	ErrSettled = errors.New("timer: the item was settled")
 	// ErrLocked is what Open returns when another process (or Store) uses the folder.
