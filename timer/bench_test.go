@@ -22,7 +22,7 @@ import (
 const (
 	benchGroup  = 256
 	benchWindow = 2 * benchGroup // unanswered puts: one group fills while the other is written
-	benchRounds = 4              // the two sides take turns
+	benchRounds = 2              // the two sides take turns
 	benchFlows  = 16
 	benchAhead  = 40 * 24 * time.Hour
 	benchKey    = 32

@@ -48,25 +48,6 @@ func (h *heap[T]) fix(at int) {
 	}
 }
 
-// filter keeps the elements that keep accepts.
-func (h *heap[T]) filter(keep func(T) bool) {
-	all := h.a
-	h.a = all[:0]
-	for _, x := range all {
-		switch {
-		case keep(x):
-			h.a = append(h.a, x)
-			h.set(len(h.a)-1, x)
-		case h.moved != nil:
-			h.moved(x, -1)
-		}
-	}
-	clear(all[len(h.a):])
-	for at := len(h.a)/2 - 1; at >= 0; at-- {
-		h.down(at)
-	}
-}
-
 func (h *heap[T]) up(at int) {
 	x := h.a[at]
 	for at > 0 {

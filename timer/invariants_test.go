@@ -1,6 +1,9 @@
 package timer
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 // fataler is what the checks need of a test, plain or rapid.
 type fataler interface {
@@ -62,9 +65,14 @@ func checkFlow(t fataler, w *wheel, f *flow) {
 			t.Fatalf("flow %v: armed %v is done or fired", f.name, e.key())
 		}
 	}
-	for _, e := range f.far.a {
-		if e.key().less(f.resume) || e.home.seg == nil || e.done {
-			t.Fatalf("flow %v: far has %v before resume %v, or in no segment", f.name, e.key(), f.resume)
+	for _, p := range f.far.parts {
+		if !slices.Contains(p.seg.far, f) {
+			t.Fatalf("flow %v: far has entries of %s, which does not know it", f.name, p.seg.path)
+		}
+		for _, x := range p.heap.a {
+			if !x.done && (x.key.less(f.resume) || x.home.seg != p.seg || x.key != x.entry.key()) {
+				t.Fatalf("flow %v: far has %v before resume %v, or in no segment", f.name, x.key, f.resume)
+			}
 		}
 	}
 	if (f.at >= 0) != (f.armed.len() > 0) {

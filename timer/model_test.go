@@ -423,7 +423,7 @@ func (m *model) drain() {
 		if time.Now().After(end) {
 			m.s.mu.Lock()
 			for _, f := range m.s.wheel.flows {
-				fmt.Printf("%v armed %d fired %d far %d resume %v pending %d horizon %d\n", f.name, f.armed.len(), len(f.fired), f.far.len(), f.resume, f.pending, m.s.wheel.horizon)
+				fmt.Printf("%v armed %d fired %d far %d resume %v pending %d horizon %d\n", f.name, f.armed.len(), len(f.fired), len(f.far.parts), f.resume, f.pending, m.s.wheel.horizon)
 			}
 			m.s.mu.Unlock()
 			m.t.Fatalf("%d entries are due and do not fire: %+v", m.owed(), m.s.Stats())

@@ -1,7 +1,6 @@
 package timer
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 )
@@ -33,19 +32,23 @@ func (s *Store) seal(seg *segment) error {
 
 // sealed is a pending entry of a segment on its way into a run.
 type sealed struct {
-	key
-	entry *entry
-	off   int64 // in the run
+	entry  *entry
+	flow   *flow
+	due    int64
+	from   int64 // of its record in the segment
+	off    int64 // in the run
+	length int32 // of the record
+	ord    uint32
 }
 
 // pendingOf returns what is not settled in a full segment, in the order of the segment.
 func (s *Store) pendingOf(seg *segment) []sealed {
-	var pend []sealed
+	pend := make([]sealed, 0, len(seg.entries))
 	for at := 0; at < len(seg.entries); at += sealChunk {
 		s.mu.Lock()
 		for _, e := range seg.entries[at:min(at+sealChunk, len(seg.entries))] {
 			if !e.done {
-				pend = append(pend, sealed{key: e.key(), entry: e})
+				pend = append(pend, sealed{entry: e, flow: e.flow, due: e.due, from: e.off, length: e.length})
 			}
 		}
 		s.mu.Unlock()
@@ -53,8 +56,8 @@ func (s *Store) pendingOf(seg *segment) []sealed {
 	return pend
 }
 
-// writeRun writes and syncs a run for pend, and returns what is in it, in key order, with the places there. It returns no run if there is nothing to
-// write. A damaged record is left out, and the segment is kept as evidence.
+// writeRun writes and syncs a run for pend, and returns what is in it, with the places there, in the order of the segment. It returns
+// no run if there is nothing to write. A damaged record is left out, and the segment is kept as evidence.
 func (s *Store) writeRun(seg *segment, pend []sealed) (*run, []sealed, error) {
 	if len(pend) == 0 {
 		return nil, nil, nil
@@ -66,7 +69,6 @@ func (s *Store) writeRun(seg *segment, pend []sealed) (*run, []sealed, error) {
 	if pend = s.checkRecords(seg, src, pend); len(pend) == 0 {
 		return nil, nil, nil
 	}
-	slices.SortFunc(pend, func(a, b sealed) int { return cmp.Or(cmp.Compare(a.due, b.due), cmp.Compare(a.lsn, b.lsn)) })
 	w, err := s.newRun(s.newFileID(), runLayout{
 		entries: len(pend), bodies: bodyBytes(pend), minLSN: seg.first, maxLSN: seg.last, firstSeg: seg.id, lastSeg: seg.id,
 	})
@@ -74,10 +76,11 @@ func (s *Store) writeRun(seg *segment, pend []sealed) (*run, []sealed, error) {
 		return nil, nil, fmt.Errorf("seal %s: %w", seg.path, err)
 	}
 	w.resign = newResigner(seg.seed, w.r.seed)
-	for i := range pend {
+	for ord, i := range orderByDue(pend) {
 		p := &pend[i]
-		e := p.entry
-		if p.off, err = w.put(src[e.off:e.off+int64(e.length)], e.flow, e.lane); err != nil {
+		rec := src[p.from : p.from+int64(p.length)]
+		p.ord = uint32(ord)
+		if p.off, err = w.put(rec, p.flow, le.Uint16(rec[10:])); err != nil {
 			return nil, nil, w.giveUp(err)
 		}
 	}
@@ -88,10 +91,47 @@ func (s *Store) writeRun(seg *segment, pend []sealed) (*run, []sealed, error) {
 // bodyBytes returns how much room the records of pend take.
 func bodyBytes(pend []sealed) int64 {
 	n := int64(0)
-	for _, p := range pend {
-		n += int64(padded(int(p.entry.length)))
+	for i := range pend {
+		n += int64(padded(int(pend[i].length)))
 	}
 	return n
+}
+
+// orderByDue returns the indexes of pend, which is in LSN order, in (due, LSN) order. It is a radix sort.
+func orderByDue(pend []sealed) []uint32 {
+	const radix = 11 // bits
+	type place struct {
+		after uint64 // the earliest due, ms
+		index uint32
+	}
+	earliest, latest := pend[0].due, pend[0].due
+	for i := range pend {
+		earliest, latest = min(earliest, pend[i].due), max(latest, pend[i].due)
+	}
+	from, to := make([]place, len(pend)), make([]place, len(pend))
+	for i := range pend {
+		from[i] = place{uint64(pend[i].due - earliest), uint32(i)}
+	}
+	for shift := 0; uint64(latest-earliest)>>shift > 0; shift += radix {
+		var ends [1<<radix + 1]int // of the places with less, later of those with as much
+		for _, p := range from {
+			ends[p.after>>shift%(1<<radix)+1]++
+		}
+		for i := 1; i < len(ends); i++ {
+			ends[i] += ends[i-1]
+		}
+		for _, p := range from {
+			end := &ends[p.after>>shift%(1<<radix)]
+			to[*end] = p
+			*end++
+		}
+		from, to = to, from
+	}
+	order := make([]uint32, len(from))
+	for i, p := range from {
+		order[i] = p.index
+	}
+	return order
 }
 
 // sealBuffer returns room for a whole segment; there is only one, so that RAM stays flat.
@@ -106,8 +146,8 @@ func (s *Store) sealBuffer(size int64) []byte {
 func (s *Store) checkRecords(seg *segment, src []byte, pend []sealed) []sealed {
 	sound := pend[:0]
 	for _, p := range pend {
-		r, ok := parseRecord(src[p.entry.off:], seg.seed)
-		if ok && r.lsn == p.lsn {
+		r, ok := parseRecord(src[p.from:], seg.seed)
+		if ok && r.lsn == p.entry.lsn {
 			sound = append(sound, p)
 			continue
 		}
@@ -115,7 +155,7 @@ func (s *Store) checkRecords(seg *segment, src []byte, pend []sealed) []sealed {
 		seg.rotten = true
 		s.forget(p.entry)
 		s.mu.Unlock()
-		s.corrupt("a record is damaged and cannot be sealed", seg.path, "offset", p.entry.off, "lsn", p.lsn, "due", p.due)
+		s.corrupt("a record is damaged and cannot be sealed", seg.path, "offset", p.from, "lsn", p.entry.lsn, "due", p.due)
 	}
 	return sound
 }
@@ -144,18 +184,13 @@ func (s *Store) install(r *run, content []sealed) {
 	s.mu.Unlock()
 	for at := 0; at < len(content); at += sealChunk {
 		s.mu.Lock()
-		for i := at; i < min(at+sealChunk, len(content)); i++ {
-			e := content[i].entry
-			e.home, e.off, e.ord = &r.dataFile, content[i].off, uint32(i)
+		for _, p := range content[at:min(at+sealChunk, len(content))] {
+			e := p.entry
+			e.home, e.off, e.ord = &r.dataFile, p.off, p.ord
 			if e.done {
-				r.end(i, e.cancelled)
+				r.end(int(p.ord), e.cancelled)
 			}
 		}
-		s.mu.Unlock()
-	}
-	for _, f := range r.names {
-		s.mu.Lock()
-		f.far.filter(func(e *entry) bool { return e.home.seg != nil })
 		s.mu.Unlock()
 	}
 }
@@ -164,6 +199,10 @@ func (s *Store) install(r *run, content []sealed) {
 func (s *Store) retire(seg *segment) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	for _, f := range seg.far {
+		f.far.drop(seg)
+	}
+	seg.far = nil
 	s.installing, s.arriving = false, nil
 	s.wakeLoader()
 	s.segs = slices.DeleteFunc(s.segs, func(g *segment) bool { return g == seg })

@@ -19,7 +19,8 @@ type segment struct {
 	entries []*entry // in LSN order, settled ones included
 	first   LSN      // lowest and highest LSN in it, 0 while it is empty
 	last    LSN
-	full    bool // nothing will be appended: it may be sealed
+	full    bool    // nothing will be appended: it may be sealed
+	far     []*flow // those that have it in far
 }
 
 func newSegment(id, epoch uint64, path string, f vfs.File, size int64) *segment {

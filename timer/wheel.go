@@ -37,7 +37,6 @@ type entry struct {
 	done   bool
 
 	cancelled bool   // and done for that reason
-	farAt     int32  // its place in far, from 1; 0: it is not there
 	body      []byte // read ahead
 }
 
@@ -52,7 +51,7 @@ type flow struct {
 	name    Flow
 	armed   deque          // in the wheel, not fired
 	fired   map[LSN]*entry // fired, not settled
-	far     heap[*entry]   // in unsealed segments at or past resume
+	far     far            // in unsealed segments at or past resume
 	resume  key            // everything pending before it is in armed or fired
 	loading bool           // the loader's present pass serves it
 	pending int64
@@ -94,8 +93,6 @@ func (w *wheel) flow(name Flow) *flow {
 	f := w.flows[name]
 	if f == nil {
 		f = &flow{name: name, fired: map[LSN]*entry{}, hours: map[int64]int64{}, at: -1}
-		f.far.less = func(a, b *entry) bool { return a.key().less(b.key()) }
-		f.far.moved = func(e *entry, at int) { e.farAt = int32(at + 1) }
 		f.resume = key{due: w.horizon}
 		w.flows[name] = f
 	}
@@ -161,12 +158,9 @@ func (w *wheel) evict(f *flow) {
 	}
 }
 
-// remove takes an entry out of the wheel and out of far, wherever it is.
+// remove takes an entry that ends out of the wheel.
 func (w *wheel) remove(e *entry) {
-	switch f := e.flow; {
-	case e.farAt > 0:
-		f.far.remove(int(e.farAt) - 1)
-	case f.armed.remove(e):
+	if f := e.flow; f.armed.remove(e) {
 		w.reorder(f)
 	}
 }
@@ -210,13 +204,13 @@ func (w *wheel) nextDue() (int64, bool) {
 // drainFar arms entries of far that come before limit. It stops at a full window, and then sets the resume point
 // to the first entry left and ends the flow's pass.
 func (w *wheel) drainFar(f *flow, limit key) {
-	for f.far.len() > 0 && f.far.min().key().less(limit) {
+	for p := f.far.first(); p != nil && p.heap.min().key.less(limit); p = f.far.first() {
 		if w.full(f) {
-			f.resume = f.far.min().key()
+			f.resume = p.heap.min().key
 			f.loading = false
 			return
 		}
-		w.arm(f.far.pop())
+		w.arm(p.heap.pop().entry)
 	}
 }
 
