@@ -9,6 +9,10 @@ import (
 	"github.com/delaygate/delaygate/timer/vfs"
 )
 
+// maxUnsealed is how many full segments may wait for their seal while the next is made ahead. Intake that is faster than the
+// seals waits then: RAM and the time that an Open takes depend on what is not sealed.
+const maxUnsealed = 1
+
 // spareFiles is how many retired segments are kept for recycling.
 const spareFiles = 2
 
@@ -59,6 +63,7 @@ func (s *Store) chore() (did bool, err error) {
 	dead := s.deadRun()
 	full := s.oldestFull()
 	open := s.hasOpenSegment()
+	behind := s.fullSegments() > maxUnsealed && !s.sealFails
 	s.mu.Unlock()
 	s.emptyTrash()
 	if cut != nil {
@@ -67,7 +72,7 @@ func (s *Store) chore() (did bool, err error) {
 	// Without room for the next segment, what follows may give some back: a store that has filled its disk goes on
 	// as soon as enough is delivered.
 	var noSpare error
-	if len(s.spares) == 0 {
+	if len(s.spares) == 0 && !behind {
 		if noSpare = s.nextSpare(); noSpare == nil || errors.Is(noSpare, ErrClosed) {
 			return true, noSpare
 		}
@@ -76,7 +81,7 @@ func (s *Store) chore() (did bool, err error) {
 	case dead != nil:
 		return true, s.dropRun(dead)
 	case full != nil:
-		return true, s.sealFull(full, noSpare, open)
+		return true, s.sealFull(full, noSpare, open, behind)
 	}
 	select {
 	case j := <-s.merged:
@@ -102,8 +107,14 @@ func (s *Store) chore() (did bool, err error) {
 
 // sealFull seals a segment, out of the reserve if need be. If even that does not do while the writer has no open segment, it gets
 // one first: what is delivered and settled meanwhile need not be sealed.
-func (s *Store) sealFull(full *segment, noSpare error, open bool) error {
+//
+// Intake does not wait for a seal that fails: behind says that the next segment was not made for that reason.
+func (s *Store) sealFull(full *segment, noSpare error, open, behind bool) error {
 	err := s.spend(func() error { return s.seal(full) })
+	s.sealFails = err != nil
+	if err != nil && behind {
+		noSpare = s.nextSpare()
+	}
 	if vfs.IsFull(err) && noSpare != nil && !open {
 		noSpare = s.spend(s.makeSpare)
 	}
@@ -141,6 +152,16 @@ func (s *Store) oldestFull() *segment {
 		return s.segs[0]
 	}
 	return nil
+}
+
+func (s *Store) fullSegments() int {
+	n := 0
+	for _, g := range s.segs {
+		if g.full {
+			n++
+		}
+	}
+	return n
 }
 
 func (s *Store) noteCut(c *cutRequest) error {

@@ -391,7 +391,12 @@ func (w *writer) waitSpare() (*segment, error) {
 	case g := <-s.spares:
 		return g, nil
 	case err := <-s.troubles:
-		return nil, err
+		select {
+		case g := <-s.spares: // the trouble was with something else
+			return g, nil
+		default:
+			return nil, err
+		}
 	}
 }
 
