@@ -62,6 +62,46 @@ func (s *Store) Cancel(due int64, lsn LSN, done func(Outcome, error)) {
 	done(out.unless(err), err)
 }
 
+// mostByKey is how many entries with the same key CancelByKey looks at, and returns at most.
+const mostByKey = 100
+
+// CancelByKey takes back the one pending entry of a topic that has a key, be it its unique key or a business key, and calls done as Cancel
+// does. If several are pending it cancels none: it returns them, at most 100, does not call done, and the caller decides. Without a pending one done
+// gets what is known of the entries that had the key: Fired if one of them was, else CancelledBefore, else Unknown.
+// It reads the disk: see Find, and Cancel for what is known of entries that are not pending, and for the errors.
+func (s *Store) CancelByKey(topic, key string, done func(Outcome, error)) (several []Row) {
+	rows, err := s.Find(topic, key, mostByKey)
+	if err != nil {
+		done(0, err)
+		return nil
+	}
+	var waiting, cancelled []Row
+	fired := false
+	for _, r := range rows {
+		switch r.State {
+		case StateWaiting, StateArmed:
+			waiting = append(waiting, r)
+		case StateCancelled:
+			cancelled = append(cancelled, r)
+		default:
+			fired = true
+		}
+	}
+	switch {
+	case len(waiting) > 1:
+		return waiting
+	case len(waiting) == 1:
+		s.Cancel(waiting[0].Due, waiting[0].LSN, done)
+	case fired:
+		done(Fired, nil)
+	case len(cancelled) > 0:
+		s.Cancel(cancelled[0].Due, cancelled[0].LSN, done) // which makes sure that it is durable
+	default:
+		done(Unknown, nil)
+	}
+	return nil
+}
+
 func (o Outcome) unless(err error) Outcome {
 	if err != nil {
 		return 0

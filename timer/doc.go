@@ -16,7 +16,7 @@
 //   - An entry is either fired or cancelled. Cancel answers once that is durable: what was cancelled does not fire, nor
 //     after a power loss (SyncAlways).
 //   - RAM does not grow with the number of entries in runs, but for one or two bits each. Bodies are read ahead within a budget. A flow has at most
-//     Options.Window entries in the wheel; unsealed segments have their index in RAM.
+//     Options.Window entries in the wheel; unsealed segments have their index in RAM, and 8 bytes for each key.
 //
 // # Goroutines and locks
 //
@@ -48,12 +48,13 @@
 //
 // # Looking inside
 //
-// List, Get, Fullest and Export take a view: under one hold of Store.mu a reference to each unsealed segment and each run that matters. These hold
+// List, Get, Find, Fullest and Export take a view: under one hold of Store.mu a reference to each unsealed segment and each run that matters. These hold
 // every pending entry once (while a run takes the place of its segment, the segment counts), and stay readable while they are sealed, merged,
 // dropped or punched. All reading is done without the lock; what was met is then checked against the bitmaps, some at a time. So a row
 // was pending at some moment of the call, and a list goes on behind a key, never behind a place in a file: between two pages
 // anything may happen to the files. Only a settle that came within the few milliseconds in which a merge is installed may be seen late by one
-// call. Counts reads the counters that puts, settles and cancels keep.
+// call. Find looks for the hash of a key in the list of each segment and the key table of each run, and believes only the
+// records. Counts reads the counters that puts, settles and cancels keep.
 //
 // # The disk
 //

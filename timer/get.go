@@ -52,7 +52,7 @@ func (s *Store) find(k key) (record, State, error) {
 func (v *view) lookUp(k key) (met, error) {
 	for _, g := range v.segs {
 		if e := findEntry(g.entries, k.lsn); e != nil && e.due == k.due {
-			return met{key: k, flow: e.flow, length: e.length, lane: e.lane, entry: e}, nil
+			return e.met(), nil
 		}
 	}
 	for _, r := range v.runs {
@@ -63,8 +63,8 @@ func (v *view) lookUp(k key) (met, error) {
 		if err != nil {
 			return met{}, v.s.failed("look up an entry", err)
 		}
-		if ok && int(x.flow) < len(r.names) {
-			return met{key: k, flow: r.names[x.flow], length: int32(x.length), lane: x.lane, run: r, ord: ord, off: x.off}, nil
+		if m, sound := r.met(x, ord); ok && sound {
+			return m, nil
 		}
 	}
 	return met{}, ErrNotPending

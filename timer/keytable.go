@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math/bits"
 	"slices"
+	"sort"
+	"strings"
 
 	"github.com/cespare/xxhash/v2"
 )
@@ -58,8 +60,31 @@ func sortedKeyLines(lines []keyLine) []keyLine {
 	return sorted
 }
 
+// segKey is a line of the keys of an unsealed segment.
+type segKey struct {
+	hash uint32 // the low half: whether it is the right key is seen from the record
+	at   uint32 // place in segment.entries
+}
+
+// keyHashes returns the low halves of the hashes of an entry's keys, the unique one first.
+func keyHashes(e *Entry) []uint32 {
+	if e.Key == "" && e.Keys == "" {
+		return nil
+	}
+	var on [256]byte
+	space := on[:0]
+	hashes := make([]uint32, 0, 2)
+	if e.Key != "" {
+		hashes = append(hashes, uint32(keyHash(e.Flow.Topic, e.Key, &space)))
+	}
+	for k := range strings.FieldsSeq(e.Keys) {
+		hashes = append(hashes, uint32(keyHash(e.Flow.Topic, k, &space)))
+	}
+	return hashes
+}
+
 // keyHash is what a key of a topic is found by: xxHash64 of the topic, a zero and the key. space is reused.
-func keyHash(topic, key []byte, space *[]byte) uint64 {
+func keyHash[T string | []byte](topic, key T, space *[]byte) uint64 {
 	b := append((*space)[:0], topic...)
 	b = append(b, 0)
 	b = append(b, key...)
@@ -126,30 +151,40 @@ func (r *run) keyPageOK(page int, b []byte) (int, bool) {
 
 func keyAt(b []byte, i int) keyLine { return getKeyLine(b[pageHead+i*keyBytes:]) }
 
-// ordsOf returns the numbers of the entries with that key hash. It needs one or two reads: hashes are spread evenly, so the
-// place of one is nearly known.
-func (r *run) ordsOf(hash uint64) ([]uint32, error) {
+// ordsOf returns the numbers of the entries with that key hash.
+func (r *run) ordsOf(hash uint64) (ords []uint32, err error) {
+	err = r.eachOrd(hash, func(ord uint32) (bool, error) {
+		ords = append(ords, ord)
+		return true, nil
+	})
+	return ords, err
+}
+
+// eachOrd calls visit with the numbers of the entries with that key hash, ascending, until it returns false or an error. It needs one or two
+// reads: hashes are spread evenly, so the place of one is nearly known.
+func (r *run) eachOrd(hash uint64, visit func(ord uint32) (more bool, err error)) error {
 	b := make([]byte, pageBytes)
 	at, err := r.firstKeyPage(hash, b)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var ords []uint32
 	for ; at < r.keyPages(); at++ {
 		n, err := r.readKeyPage(at, b)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		if keyAt(b, 0).hash > hash {
-			break
-		}
-		for i := range n {
-			if l := keyAt(b, i); l.hash == hash {
-				ords = append(ords, l.ord)
+		i := sort.Search(n, func(i int) bool { return keyAt(b, i).hash >= hash })
+		for ; i < n; i++ {
+			l := keyAt(b, i)
+			if l.hash != hash {
+				return nil
+			}
+			if more, err := visit(l.ord); err != nil || !more {
+				return err
 			}
 		}
 	}
-	return ords, nil
+	return nil
 }
 
 // firstKeyPage returns the first page that ends at or past hash.

@@ -6,14 +6,19 @@ import (
 	"slices"
 )
 
-// State says how far a pending entry is.
+// State says how far an entry is: only Find and FindLSN return one that is settled or cancelled.
 type State int
 
 const (
-	StateWaiting State = iota // on disk only
-	StateArmed                // in the wheel: it is due within Options.Horizon, or overdue
-	StateSending              // handed out, not settled yet
+	StateWaiting   State = iota // on disk only
+	StateArmed                  // in the wheel: it is due within Options.Horizon, or overdue
+	StateSending                // handed out, not settled yet
+	StateSettled                // not pending any more: delivered, or lost to damage
+	StateCancelled              // not pending any more
 )
+
+// over says that the entry is not pending.
+func (s State) over() bool { return s >= StateSettled }
 
 func (s State) String() string {
 	switch s {
@@ -23,6 +28,10 @@ func (s State) String() string {
 		return "armed"
 	case StateSending:
 		return "sending"
+	case StateSettled:
+		return "settled"
+	case StateCancelled:
+		return "cancelled"
 	}
 	return fmt.Sprintf("State(%d)", int(s))
 }
@@ -42,7 +51,7 @@ type Query struct {
 	Keys  bool   // read the record of each row for its keys
 }
 
-// Row is a pending entry in a list.
+// Row is an entry in a list.
 type Row struct {
 	Due   int64 // Unix ms
 	LSN   LSN
@@ -51,7 +60,7 @@ type Row struct {
 	Len   int32 // bytes of its record: the body, the keys, the flow's names and 40 more
 	State State
 
-	Key  string // with Query.Keys only: its unique key
+	Key  string // by List with Query.Keys only: its unique key
 	Keys string // and its business keys
 	Err  error  // and why these could not be read
 }
@@ -74,11 +83,9 @@ const (
 //
 // It reads the disk and may be called from any goroutine. Errors: ErrClosed, or what the disk said.
 func (s *Store) List(q Query) (Page, error) {
-	if q.Limit == 0 {
-		q.Limit = defaultRows
-	}
-	if q.Limit < 0 || q.Limit > maxRows {
-		return Page{}, fmt.Errorf("timer: a page of %d rows: the limit is %d", q.Limit, maxRows)
+	var err error
+	if q.Limit, err = checkLimit(q.Limit); err != nil {
+		return Page{}, err
 	}
 	sc, err := s.scan(scanQuery{Filter: q.Filter, after: q.After, rows: q.Limit, highest: maxLSN})
 	if err != nil {
@@ -99,6 +106,17 @@ func (s *Store) List(q Query) (Page, error) {
 		page.Rows = append(page.Rows, row)
 	}
 	return page, nil
+}
+
+// checkLimit puts the default in for 0.
+func checkLimit(rows int) (int, error) {
+	if rows == 0 {
+		return defaultRows, nil
+	}
+	if rows < 0 || rows > maxRows {
+		return 0, fmt.Errorf("timer: a page of %d rows: the limit is %d", rows, maxRows)
+	}
+	return rows, nil
 }
 
 // scanQuery asks for a part of a scan.

@@ -32,6 +32,7 @@ type groupRec struct {
 	lsn       LSN
 	flow      Flow
 	entry     *entry
+	hashes    []uint32 // of its keys
 	done      func(error)
 }
 
@@ -72,7 +73,7 @@ func (s *Store) Put(e *Entry, done func(error)) (LSN, error) {
 	if err := s.shortOfSpace(e.Due); err != nil {
 		return 0, err
 	}
-	size := padded(length)
+	size, hashes := padded(length), keyHashes(e)
 	in := &s.log
 	in.mu.Lock()
 	if err := in.refuses(size, s.o.GroupBytes); err != nil {
@@ -86,7 +87,7 @@ func (s *Store) Put(e *Entry, done func(error)) (LSN, error) {
 	g.buf = appendPut(g.buf, e, length, lsn)
 	first := len(g.recs) == 0
 	g.recs = append(g.recs, groupRec{
-		off: off, size: size, lsn: lsn, flow: e.Flow, done: done,
+		off: off, size: size, lsn: lsn, flow: e.Flow, hashes: hashes, done: done,
 		entry: &entry{due: e.Due, lsn: lsn, lane: e.Lane, length: int32(length)},
 	})
 	in.mu.Unlock()

@@ -380,11 +380,14 @@ func (p *pageReader) page(at int) ([]byte, int, error) {
 	} else {
 		ok = p.run.pageOK(at, b)
 	}
-	if !ok && !p.key {
-		ok = p.run.readPage(at, b) == nil
-	}
-	if !ok {
-		return nil, 0, fmt.Errorf("%w: page %d of %s (of its key table: %v)", ErrCorrupt, at, p.run.path, p.key)
+	switch {
+	case ok:
+	case p.key:
+		return nil, 0, fmt.Errorf("%w: page %d of the key table of %s", ErrCorrupt, at, p.run.path)
+	default:
+		if err := p.run.readPage(at, b); err != nil {
+			return nil, 0, err
+		}
 	}
 	p.at, p.len = at+1, n
 	return b, n, nil

@@ -287,6 +287,35 @@ func (m *model) cancelSome(n int) {
 	}
 }
 
+// findSome looks up to n entries up by their keys and by their numbers.
+func (m *model) findSome(n int) {
+	lsns := slices.Sorted(maps.Keys(m.entries))
+	for range min(n, len(lsns)) {
+		lsn := lsns[m.rng.IntN(len(lsns))]
+		e := m.entries[lsn]
+		rows, err := m.s.Find(e.e.Flow.Topic, e.e.Key, 0)
+		row, byLSN := m.s.FindLSN(lsn)
+		if err != nil || len(rows) > 1 || byLSN != nil && !errors.Is(byLSN, ErrNotPending) {
+			m.t.Fatalf("find lsn %d: %+v, %v; by number %+v, %v", lsn, rows, err, row, byLSN)
+		}
+		if byLSN == nil {
+			rows = append(rows, row)
+		}
+		pending := 0 // what is not pending may vanish at any time
+		for _, r := range rows {
+			if r.LSN != lsn || r.Due != e.e.Due || r.Flow != e.e.Flow || r.Key != e.e.Key {
+				m.t.Fatalf("find lsn %d: %+v, put %+v", lsn, r, e.e)
+			}
+			if !r.State.over() && (r.State == StateSending) == e.fired {
+				pending++
+			}
+		}
+		if e.acked && !e.settled && pending != 2 || (e.settled || !e.acked) && pending == 1 || e.settled && pending > 0 {
+			m.t.Fatalf("find lsn %d: %+v, but it is %+v", lsn, rows, e)
+		}
+	}
+}
+
 // syncSettles makes sure that all settles so far are durable: they are written with the next group at the latest, and
 // that is synced before the put after it is answered.
 func (m *model) syncSettles() {
@@ -442,6 +471,7 @@ func (m *model) actions() map[string]func(*rapid.T) {
 		"fire":      func(*rapid.T) { m.fire() },
 		"settle":    func(t *rapid.T) { m.fire(); m.settleSome(rapid.Float64Range(0, 1).Draw(t, "share")) },
 		"cancel":    func(t *rapid.T) { m.cancelSome(rapid.IntRange(1, 30).Draw(t, "n")) },
+		"find":      func(t *rapid.T) { m.findSome(rapid.IntRange(1, 10).Draw(t, "n")) },
 		"sync":      func(*rapid.T) { m.syncSettles() },
 		"drain":     func(*rapid.T) { m.drain() },
 		"kill":      func(*rapid.T) { m.crash(false) },

@@ -198,10 +198,10 @@ func (rc *recovery) apply(seg *segment, r *scanned, skip bool) error {
 			return nil
 		}
 		name := Flow{string(r.broker), string(r.topic)}
-		seg.entries = append(seg.entries, &entry{
+		seg.add(&entry{
 			due: r.due, lsn: r.lsn, lane: r.lane, length: int32(r.length), off: r.off,
 			home: &seg.dataFile, flow: rc.s.wheel.flow(name),
-		})
+		}, keyHashes(&Entry{Flow: name, Key: string(r.key), Keys: string(r.keys)}))
 	case kindSettle, kindCancel:
 		seg.saw(r.lsn)
 		for _, k := range r.ended() {

@@ -71,6 +71,7 @@ type run struct {
 	punched   int  // how many entries were done when it was last punched
 	merging   bool // the merger reads it: it is neither dropped nor punched
 	unfit     bool // damaged, not merged again
+	badKeys   bool // its key table is damaged, which was reported
 
 	holes    holes     // the janitor's
 	restDone int       // the janitor's: how many entries were done at restFrom

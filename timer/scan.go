@@ -53,6 +53,7 @@ type view struct {
 type segView struct {
 	seg     *segment
 	entries []*entry
+	keys    []segKey
 }
 
 // openView takes the runs that hold pending entries of the keys from..to. What it returns ends with close.
@@ -66,7 +67,7 @@ func (s *Store) openView(from, to key) (*view, error) {
 	for _, g := range s.segs {
 		if len(g.entries) > 0 {
 			g.refs++
-			v.segs = append(v.segs, segView{g, g.entries})
+			v.segs = append(v.segs, segView{g, g.entries, g.keys})
 		}
 	}
 	for _, r := range s.runs {

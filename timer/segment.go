@@ -17,6 +17,7 @@ const (
 type segment struct {
 	dataFile
 	entries []*entry // in LSN order, settled ones included
+	keys    []segKey // by which these are found; like entries only ever appended to
 	first   LSN      // lowest and highest LSN in it, 0 while it is empty
 	last    LSN
 	full    bool    // nothing will be appended: it may be sealed
@@ -27,6 +28,14 @@ func newSegment(id, epoch uint64, path string, f vfs.File, size int64) *segment 
 	g := &segment{dataFile: newDataFile(id, epoch, path, f, size)}
 	g.seg = g
 	return g
+}
+
+// add appends an entry with the hashes of its keys.
+func (g *segment) add(e *entry, hashes []uint32) {
+	for _, h := range hashes {
+		g.keys = append(g.keys, segKey{h, uint32(len(g.entries))})
+	}
+	g.entries = append(g.entries, e)
 }
 
 // find returns the entry with that LSN, or nil.

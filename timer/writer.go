@@ -414,7 +414,7 @@ func (s *Store) admit(seg *segment, recs []groupRec) {
 			}
 			s.admitted = e.lsn
 			e.flow = s.wheel.flow(r.flow)
-			seg.entries = append(seg.entries, e)
+			seg.add(e, r.hashes)
 			seg.saw(e.lsn)
 			s.wheel.admit(e)
 		}
