@@ -128,6 +128,6 @@ var mutants = []mutant{
 	{
 		name: "merge forgets what was done meanwhile", file: "mergeinstall.go",
 		old: "	case !ok:\n",
-		new: "	case true:\n",
+		new: "	case true || !ok:\n",
 	},
 }
