@@ -114,8 +114,8 @@ var mutants = []mutant{
 	},
 	{
 		name: "seal keeps an old home", file: "seal.go",
-		old: "				r.end(i, e.cancelled)\n",
-		new: "				_ = i\n",
+		old: "				r.end(int(p.ord), e.cancelled)\n",
+		new: "				_ = p\n",
 	},
 	{by: "^TestFailedGroupIsCutOff$", name: "cut of a failed segment not noted", file: "janitor.go",
 		old: "err := s.commit([]manifestOp{{op: opCutSeg, id: c.seg.id, n: uint64(c.end)}})",
