@@ -51,14 +51,20 @@ const (
 	damageHours   = 3
 )
 
-// newDamageRig puts entries of two flows over three hours, in an order that is not that of their due times, and waits until they are
-// sealed.
-func newDamageRig(t *testing.T) *damageRig {
+func newEmptyDamageRig(t *testing.T) *damageRig {
 	t.Helper()
 	d := &damageRig{rig: newRig(t), log: &logBuffer{}}
 	d.o.SegmentBytes = 128 << 10
 	d.o.Log = slog.New(slog.NewTextHandler(d.log, nil))
 	d.kill(false)
+	return d
+}
+
+// newDamageRig puts entries of two flows over three hours, in an order that is not that of their due times, and waits until they are
+// sealed.
+func newDamageRig(t *testing.T) *damageRig {
+	t.Helper()
+	d := newEmptyDamageRig(t)
 	for i := range damageEntries {
 		d.putOne(i, 60)
 	}

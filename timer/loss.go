@@ -14,16 +14,41 @@ func (s *Store) tellMended(r *run, m *mendReport) {
 	for _, page := range m.pages {
 		s.corrupt("an index page is damaged, its entries are found by their records", r.path, "offset", r.pageOffset(page), "entries", r.pageLen(page))
 	}
-	for _, x := range m.lost {
-		s.corrupt("an entry is lost: its index page and its record are damaged", r.path, "offset", x.off, "number", x.ord)
-	}
+	s.tellLost(r.path, m.lost)
 	if len(m.unsure) > 0 {
 		s.o.Log.Warn("timer: some entries may fire again: damage has hidden whether they were delivered", "path", r.path, "entries", len(m.unsure))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r.rotten = true
-	s.lost += int64(len(m.lost))
+}
+
+// lostPlaces is how many places of a file in which entries were lost are logged one by one.
+const lostPlaces = 100
+
+// tellLost counts and reports lost entries of a file: those that cannot even be told apart together, one place after the other.
+func (s *Store) tellLost(path string, lost []numbered) {
+	s.mu.Lock()
+	s.lost += int64(len(lost))
+	s.mu.Unlock()
+	places := 0
+	for len(lost) > 0 {
+		n := 1
+		for n < len(lost) && lost[n].off == lost[0].off {
+			n++
+		}
+		x := lost[0]
+		if places++; places > lostPlaces {
+			s.corrupt("more entries are lost in the same file", path, "offset", x.off, "entries", len(lost))
+			return
+		}
+		args := []any{"offset", x.off, "number", x.ord, "entries", n}
+		if !x.lost() {
+			args = append(args, "lsn", x.lsn, "due", x.due)
+		}
+		s.corrupt("entries are lost: their records are damaged", path, args...)
+		lost = lost[n:]
+	}
 }
 
 // accept changes the bitmap of a run that nobody uses yet: what is lost is done, what is unsure is not. What was so already is taken

@@ -155,6 +155,9 @@ func (rc *recovery) judgeSegment(o *opened, last, follows LSN) LSN {
 		if rotten {
 			o.seg.rotten = true
 			rc.s.corrupt("records of a segment are damaged and skipped", o.seg.path, "offset", t.end, "after lsn", last)
+			if !rc.sealed(o.seg.id) {
+				rc.lost = append(rc.lost, lostIn{o.seg.path, t.lost})
+			}
 		} else if !final {
 			break
 		}

@@ -1,6 +1,7 @@
 package timer
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -9,8 +10,6 @@ import (
 
 	"github.com/delaygate/delaygate/timer/vfs"
 )
-
-const lostLines = 100 // lost entries of a file that are logged one by one
 
 // openDamagedRun is damagedRun for a file that is not open.
 func openDamagedRun(fs vfs.FS, path string, id uint64, meta runMeta) (*run, error) {
@@ -257,9 +256,7 @@ func (rc *recovery) salvage(id uint64, name string, damage error) (*run, error) 
 	}
 	s.corrupt("a run is damaged; what is pending and sound in it was copied to a new one", old.path, "offset", damageOffset(damage), "err", damage,
 		"new", fileName(runPrefix, j.id), "copied", kept, "lost at most", len(lost), "may fire again", unsure)
-	for _, x := range lost {
-		rc.lost = append(rc.lost, lostIn{old.path, x})
-	}
+	rc.lost = append(rc.lost, lostIn{old.path, lost})
 	return out, nil
 }
 
@@ -300,31 +297,19 @@ func (rc *recovery) sift(r *run) (lost []numbered, unsure int, err error) {
 			}
 		}
 	}
+	slices.SortFunc(lost, func(a, b numbered) int { return cmp.Compare(a.ord, b.ord) })
 	return lost, unsure, nil
 }
 
-// lostIn is an entry that a damaged run has lost.
+// lostIn are entries that a damaged file has lost.
 type lostIn struct {
-	path string
-	numbered
+	path    string
+	entries []numbered
 }
 
-// tellLost reports what runs have lost, when it is known what of it was settled. Of each run the first are logged one by one.
+// tellLost reports what files have lost, when it is known what of it was settled.
 func (rc *recovery) tellLost() {
-	s, more := rc.s, map[string]int{}
-	for _, x := range rc.lost {
-		if rc.settled[x.key()] && !x.indexEntry.lost() {
-			continue
-		}
-		s.lost++
-		if more[x.path]++; more[x.path] <= lostLines {
-			s.corrupt("an entry is lost: its record is damaged", x.path, "offset", x.off, "number", x.ord, "lsn", x.lsn, "due", x.due)
-		}
-	}
-	for path, n := range more {
-		if n -= lostLines; n > 0 {
-			s.damaged.Add(int64(n))
-			s.o.Log.Error("timer: more entries of a run are lost", "path", path, "entries", n)
-		}
+	for _, l := range rc.lost {
+		rc.s.tellLost(l.path, slices.DeleteFunc(l.entries, func(x numbered) bool { return rc.settled[x.key()] && !x.lost() }))
 	}
 }

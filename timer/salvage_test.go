@@ -126,6 +126,6 @@ func TestSalvageKnowsFreshSettles(t *testing.T) {
 	d.flip(d.runName(), 20)
 	d.open()
 	d.wantPending(int64(len(d.lsns) - len(d.done) - 1))
-	d.wantLogged("an entry is lost", d.run.path, fmt.Sprint("offset=", lines[70].off, " "))
+	d.wantLogged("entries are lost", d.run.path, fmt.Sprint("offset=", lines[70].off, " number=70 entries=1 lsn=", lines[70].lsn))
 	d.wantDelivered(70)
 }

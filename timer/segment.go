@@ -83,9 +83,10 @@ func decodeHead(b []byte, magic string) (id, epoch uint64, err error) {
 type stretch struct {
 	from, end int64 // of its records in the file
 	records   []scanned
-	synced    LSN // highest LSN that a group in it knew to be synced
-	opens     LSN // and what its first group knew
-	last      LSN // its highest LSN
+	synced    LSN        // highest LSN that a group in it knew to be synced
+	opens     LSN        // and what its first group knew
+	last      LSN        // its highest LSN
+	lost      []numbered // damaged puts right behind it; only those whose fixed part is sound
 }
 
 type scanned struct {
@@ -101,6 +102,7 @@ func scanRecords(b []byte, base int64, seed uint32) []stretch {
 	for at := 0; at+headBytes <= len(b); {
 		r, ok := parseRecord(b[at:], seed)
 		if !ok {
+			cur.lost = damagedPuts(b, at, base, seed)
 			next := nextRecord(b, at, seed)
 			if next < 0 {
 				break
@@ -127,6 +129,23 @@ func (t *stretch) add(r scanned) {
 		return
 	}
 	t.last = max(t.last, r.lsn)
+}
+
+// damagedPuts returns the puts in a row from at on of which only the fixed part is sound.
+func damagedPuts(b []byte, at int, base int64, seed uint32) (lost []numbered) {
+	for at+headBytes <= len(b) {
+		n := recordLength(b[at:], seed)
+		if _, sound := parseRecord(b[at:], seed); n == 0 || sound {
+			break
+		}
+		if n == putHeadLength(b[at:], seed) {
+			lost = append(lost, numbered{len(lost), indexEntry{
+				due: int64(le.Uint64(b[at+24:])), lsn: LSN(le.Uint64(b[at+16:])), length: uint32(n), off: base + int64(at),
+			}})
+		}
+		at += padded(n)
+	}
+	return lost
 }
 
 // nextRecord returns where the first intact record behind the damaged one at at begins, -1 if there is none.
