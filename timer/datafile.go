@@ -59,7 +59,8 @@ type dataFile struct {
 
 	refs   int  // readers
 	doomed bool // no MANIFEST names it any more: recycle or unlink it once refs is 0
-	rotten bool // it holds damaged records: keep it as evidence
+	rotten bool // something in it is damaged: keep it as evidence
+	noted  bool // and MANIFEST says so
 }
 
 func newDataFile(id, epoch uint64, path string, f vfs.File, size int64) dataFile {

@@ -138,7 +138,7 @@ func (s *Store) lose(e *entry) {
 	s.mu.Lock()
 	s.lost++
 	if home != nil {
-		home.rotten = true
+		s.spoil(home)
 	}
 	s.mu.Unlock()
 	if home == nil { // found when its segment was sealed

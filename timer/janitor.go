@@ -62,12 +62,16 @@ func (s *Store) chore() (did bool, err error) {
 	cut := s.cut
 	dead := s.deadRun()
 	full := s.oldestFull()
+	evidence := s.newEvidence
 	open := s.hasOpenSegment()
 	behind := s.fullSegments() > maxUnsealed && !s.sealFails
 	s.mu.Unlock()
 	s.emptyTrash()
 	if cut != nil {
 		return true, s.noteCut(cut)
+	}
+	if evidence {
+		return true, s.noteEvidence()
 	}
 	// Without room for the next segment, what follows may give some back: a store that has filled its disk goes on
 	// as soon as enough is delivered.
@@ -162,6 +166,22 @@ func (s *Store) fullSegments() int {
 		}
 	}
 	return n
+}
+
+// noteEvidence makes MANIFEST remember which files are evidence.
+func (s *Store) noteEvidence() error {
+	s.mu.Lock()
+	s.newEvidence = false
+	s.mu.Unlock()
+	return s.commit(nil)
+}
+
+// spoil makes a file evidence. Store.mu is held.
+func (s *Store) spoil(d *dataFile) {
+	if !d.rotten {
+		d.rotten, s.newEvidence = true, true
+		s.wakeJanitor()
+	}
 }
 
 func (s *Store) noteCut(c *cutRequest) error {
@@ -328,6 +348,7 @@ func (s *Store) commit(ops []manifestOp) error {
 	for _, r := range s.runs {
 		all = append(all, r.takeDirty()...)
 	}
+	all = append(all, s.takeRotten()...)
 	s.mu.Unlock()
 	all = append(append(all, ops...), manifestOp{op: opNextFile, id: s.man.state.nextFile})
 	err := s.man.commit(all, s.bitsOf)
@@ -347,6 +368,23 @@ func (s *Store) commit(ops []manifestOp) error {
 	defer s.mu.Unlock()
 	s.manifestSize = s.man.size
 	return nil
+}
+
+// takeRotten returns what MANIFEST does not have of files that are evidence, and takes it for granted from now on. Store.mu is held.
+func (s *Store) takeRotten() (ops []manifestOp) {
+	take := func(d *dataFile) {
+		if d.rotten && !d.noted {
+			d.noted = true
+			ops = append(ops, manifestOp{op: opDamaged, id: d.id})
+		}
+	}
+	for _, g := range s.segs {
+		take(&g.dataFile)
+	}
+	for _, r := range s.runs {
+		take(&r.dataFile)
+	}
+	return ops
 }
 
 // bitsOf returns the bitmaps of a run, nothing for one that is not installed yet.

@@ -20,7 +20,8 @@ func (s *Store) tellMended(r *run, m *mendReport) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r.rotten = true
+	s.spoil(&r.dataFile)
+	r.ill = true
 }
 
 // lostPlaces is how many places of a file in which entries were lost are logged one by one.

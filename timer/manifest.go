@@ -27,12 +27,13 @@ const (
 	opDone      = 8  // run id, count, then count times: word number, word
 	opCancelled = 9  // the same, of those that were cancelled
 	opIdentity  = 10 // a random number
+	opDamaged   = 11 // id
 )
 
 // numbers says how many numbers follow the first in an operation, -1 if it carries words, and false if there is no such operation.
 func numbers(op byte) (n int, ok bool) {
 	switch op {
-	case opNextFile, opFloor, opDropSeg, opDropRun, opIdentity:
+	case opNextFile, opFloor, opDropSeg, opDropRun, opIdentity, opDamaged:
 		return 0, true
 	case opCutSeg:
 		return 1, true
@@ -97,7 +98,8 @@ type manifestState struct {
 	floor    LSN    // no number up to this is given out again; runs up to it that are not named are superseded
 	segs     map[uint64]segMeta
 	runs     map[uint64]runMeta
-	identity uint64 // of the store; 0: none yet
+	damaged  map[uint64]bool // runs and segments that are evidence
+	identity uint64          // of the store; 0: none yet
 
 	done, cancelled runBits         // these are filled by readManifest only
 	dropped         map[uint64]bool // runs and segments
@@ -108,6 +110,7 @@ func newManifestState() *manifestState {
 		nextFile:  1,
 		segs:      map[uint64]segMeta{},
 		runs:      map[uint64]runMeta{},
+		damaged:   map[uint64]bool{},
 		done:      runBits{},
 		cancelled: runBits{},
 		dropped:   map[uint64]bool{},
@@ -129,6 +132,7 @@ func (m *manifestState) apply(ops []manifestOp, keepBits bool) {
 			m.segs[o.id] = segMeta{epoch: o.n, size: int64(o.m)}
 		case opDropSeg:
 			delete(m.segs, o.id)
+			delete(m.damaged, o.id)
 		case opCutSeg:
 			if g, ok := m.segs[o.id]; ok {
 				g.cut = int64(o.n)
@@ -138,8 +142,11 @@ func (m *manifestState) apply(ops []manifestOp, keepBits bool) {
 			m.runs[o.id] = runMeta{epoch: o.n, entries: int(o.m)}
 		case opDropRun:
 			delete(m.runs, o.id)
+			delete(m.damaged, o.id)
 			delete(m.done, o.id)
 			delete(m.cancelled, o.id)
+		case opDamaged:
+			m.damaged[o.id] = true
 		case opIdentity:
 			m.identity = o.id
 		case opDone:
@@ -171,6 +178,9 @@ func (m *manifestState) snapshot(bits bitsOf) []manifestOp {
 		r := m.runs[id]
 		ops = append(ops, manifestOp{op: opAddRun, id: id, n: r.epoch, m: uint64(r.entries)})
 		ops = append(ops, bits(id)...)
+	}
+	for _, id := range sortedKeys(m.damaged) {
+		ops = append(ops, manifestOp{op: opDamaged, id: id})
 	}
 	return ops
 }

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 )
 
 // Damage of the index while the store runs: its pages are built anew from the records.
@@ -213,4 +214,59 @@ func TestDamagedRecordIsLostOnce(t *testing.T) {
 			d.wantPending(0)
 		})
 	}
+}
+
+// A run whose index or key table is damaged is written anew while the store goes on.
+func TestDamagedRunIsWrittenAnew(t *testing.T) {
+	for _, place := range []string{"index page", "key page"} {
+		t.Run(place, func(t *testing.T) {
+			d := newDamageRig(t)
+			d.o.MaxRuns, d.o.lookEvery = 2, time.Millisecond
+			d.reopen()
+			d.find()
+			lines := d.lines()
+			d.flip(d.runName(), lines[300].off+headBytes+2) // goes along as it is
+			if place == "index page" {
+				d.flip(d.runName(), d.run.pageOffset(1)+40)
+				if _, _, _, err := d.run.find(lines[130].key()); err != nil { // somebody looks
+					t.Fatal(err)
+				}
+			} else {
+				d.flip(d.runName(), d.run.keysOff+40)
+				for i := damageEntries; d.s.Stats().Seals < 2; i++ { // a merge looks at it
+					d.putOne(i, 20_000)
+				}
+			}
+			d.until("the evidence", func() bool { return slices.Equal(d.names(runPrefix, brokenSuffix), []string{d.runName() + brokenSuffix}) })
+			d.reopen()
+			d.wantCorrupt(false)
+			d.wantDelivered(300)
+		})
+	}
+}
+
+// MANIFEST remembers which files are evidence.
+func TestEvidenceOutlivesTheProcess(t *testing.T) {
+	d := newDamageRig(t)
+	lines := d.lines()
+	d.flip(d.runName(), lines[5].off+headBytes+2)
+	d.clock.Store(lines[20].due)
+	d.s.Start(d.c.sink)
+	d.done = map[LSN]bool{}
+	d.until("the damage", func() bool {
+		for _, it := range d.c.take() {
+			d.done[it.LSN] = true
+			if _, err := d.s.Load(it); err == nil {
+				d.s.Settle(it)
+			}
+		}
+		return d.done[lines[20].lsn]
+	})
+	d.until("MANIFEST", func() bool {
+		m, err := readManifest(d.mem, "/data/"+manifestName)
+		return err == nil && m.damaged[d.run.id]
+	})
+	d.reopen()
+	d.wantDelivered()
+	d.until("the evidence", func() bool { return slices.Equal(d.names(runPrefix, brokenSuffix), []string{d.runName() + brokenSuffix}) })
 }

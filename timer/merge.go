@@ -16,7 +16,8 @@ type mergeJob struct {
 	s       *Store
 	id      uint64 // of the new run
 	sources []*source
-	alone   bool // it copies one damaged run, as fast as it can: the key table and the flows come from the records
+	renew   bool // there is one source, which is damaged: the key table is made from the records
+	salvage bool // so are the flows; as fast as possible
 
 	out *run  // nil: nothing is pending in the sources any more
 	err error // why there is no out; *sourceError when a source cannot be read
@@ -49,13 +50,13 @@ func (s *Store) merger() {
 // run writes the new run. It reads the indexes of the sources twice: the first time to know how much there is to copy.
 func (j *mergeJob) run() (*run, error) {
 	p := &pacer{}
-	if !j.alone {
+	if !j.salvage {
 		p.s = j.s
 	}
 	l := runLayout{firstSeg: j.sources[0].run.firstSeg, minLSN: j.sources[0].run.minLSN}
 	for _, src := range j.sources {
 		src.snapshot(j.s)
-		n, err := src.survey(p, !j.alone)
+		n, err := src.survey(p, !j.renew)
 		if err != nil {
 			return nil, err
 		}
@@ -72,11 +73,11 @@ func (j *mergeJob) run() (*run, error) {
 	if err != nil {
 		return nil, fmt.Errorf("merge: %w", err)
 	}
-	w.skipKeys = !j.alone
+	w.skipKeys = !j.renew
 	if err := j.copyRecords(w, p); err != nil {
 		return nil, w.giveUp(err)
 	}
-	if j.alone {
+	if j.renew {
 		return w.finish()
 	}
 	keys, err := j.keys(p)
@@ -136,7 +137,7 @@ func (j *mergeJob) copyRecord(w *runWriter, src *source) error {
 		return err
 	}
 	src.ords = append(src.ords, uint32(w.r.entries-w.left))
-	if j.alone {
+	if j.salvage {
 		return j.copyNamed(w, rec)
 	}
 	flow := r.names[x.flow]
@@ -145,7 +146,7 @@ func (j *mergeJob) copyRecord(w *runWriter, src *source) error {
 		return err
 	}
 	j.s.mu.Lock()
-	r.rotten = true
+	j.s.spoil(&r.dataFile)
 	j.s.mu.Unlock()
 	j.s.o.Log.Warn("timer: a record is damaged; it is copied as it is, and counted when it is due", "path", r.path, "offset", x.off, "lsn", x.lsn, "due", x.due)
 	return w.putDamaged(rec, flow, x)
@@ -227,7 +228,7 @@ func (src *source) survey(p *pacer, keys bool) (bodies int64, err error) {
 		if !more {
 			break
 		}
-		if keys && int(src.x.flow) >= len(r.names) || src.x.off+int64(src.x.length) > r.indexOff || src.x.length < headBytes {
+		if len(r.names) > 0 && int(src.x.flow) >= len(r.names) || src.x.off+int64(src.x.length) > r.indexOff || src.x.length < headBytes {
 			return 0, src.damaged(fmt.Errorf("%w: entry %d of %s", ErrCorrupt, src.ord, r.path))
 		}
 		bodies += int64(padded(int(src.x.length)))
@@ -383,7 +384,7 @@ func (p *pageReader) page(at int) ([]byte, int, error) {
 	switch {
 	case ok:
 	case p.key:
-		return nil, 0, fmt.Errorf("%w: page %d of the key table of %s", ErrCorrupt, at, p.run.path)
+		return nil, 0, fmt.Errorf("%s: %w", p.run.path, damagedAt("a key page", p.run.keysOff+int64(at)*pageBytes))
 	default:
 		if err := p.run.readPage(at, b); err != nil {
 			return nil, 0, err

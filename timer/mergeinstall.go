@@ -29,14 +29,17 @@ func (s *Store) endMerge(j *mergeJob) error {
 	s.mu.Lock()
 	for _, src := range j.sources {
 		src.run.merging = false
-		src.run.unfit = src.run.unfit || src.run == j.unfit()
+		if src.run == j.unfit() {
+			src.run.unfit, src.run.ill = j.renew, true
+			s.spoil(&src.run.dataFile)
+		}
 	}
 	s.mu.Unlock()
 	switch {
 	case j.err == nil || errors.Is(j.err, ErrClosed):
 		return j.err
 	case errors.Is(j.err, ErrCorrupt) && j.unfit() != nil:
-		s.corrupt("a run is damaged and cannot be merged", j.unfit().path, "err", j.err)
+		s.corrupt("a run is damaged and cannot be merged as it is", j.unfit().path, "offset", damageOffset(j.err), "err", j.err)
 	default:
 		s.mergePause = min(max(2*s.mergePause, mergeBackoff*s.o.backoff), mergeBackoff*maxBackoffFactor*s.o.backoff)
 		s.mergeAfter = time.Now().Add(s.mergePause)

@@ -32,6 +32,7 @@ type candidate struct {
 	live    int64 // bytes that it would take without what is done in it
 	dead    int64 // bytes that it takes beyond that
 	fit     bool  // it can be merged
+	ill     bool  // its index or key table is damaged
 	rest    bool  // little was done in it lately
 }
 
@@ -48,7 +49,7 @@ func (s *Store) startMerge() {
 	if len(pick) == 0 || !s.roomToMerge(pick) {
 		return
 	}
-	j := &mergeJob{s: s, id: s.newFileID()}
+	j := &mergeJob{s: s, id: s.newFileID(), renew: pick[0].ill}
 	s.mu.Lock()
 	for _, c := range pick {
 		c.run.merging = true
@@ -75,7 +76,7 @@ func (s *Store) candidates(now time.Time) []candidate {
 		live := int64(float64(r.size) * float64(r.pending) / float64(r.entries))
 		all = append(all, candidate{
 			run: r, id: r.id, pending: r.pending, live: live, dead: max(0, r.occupied-live),
-			fit: !r.unfit && r.pending > 0, rest: now.Sub(r.restFrom) >= s.o.mergeRest,
+			fit: !r.unfit && r.pending > 0, ill: r.ill, rest: now.Sub(r.restFrom) >= s.o.mergeRest,
 		})
 	}
 	return all
@@ -84,6 +85,9 @@ func (s *Store) candidates(now time.Time) []candidate {
 // pickMerge returns the runs to merge next.
 func (s *Store) pickMerge(all []candidate) []candidate {
 	fit := slices.DeleteFunc(slices.Clone(all), func(c candidate) bool { return !c.fit })
+	if i := slices.IndexFunc(fit, func(c candidate) bool { return c.ill }); i >= 0 {
+		return fit[i : i+1] // a damaged run is written anew, alone
+	}
 	slices.SortFunc(fit, func(a, b candidate) int { return cmp.Or(cmp.Compare(a.live, b.live), cmp.Compare(a.id, b.id)) })
 	if len(all) > s.o.MaxRuns {
 		if pick := s.capped(fit, mergeWays); len(pick) > 1 {

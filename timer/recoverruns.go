@@ -177,6 +177,8 @@ func (rc *recovery) adopt(r *run) error {
 		r.names = append(r.names, rc.s.wheel.flow(r.flows[i].name))
 	}
 	r.load(rc.state.done[r.id], rc.state.cancelled[r.id])
+	r.rotten = rc.state.damaged[r.id]
+	r.noted = r.rotten
 	rc.s.runs = append(rc.s.runs, r)
 	rc.s.sealedBytes += r.size
 	var found []*mendReport

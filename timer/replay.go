@@ -78,6 +78,8 @@ func (rc *recovery) openSegment(id uint64) (*opened, error) {
 	}
 	seg := newSegment(id, meta.epoch, path, f, size)
 	seg.full = true
+	seg.rotten = rc.state.damaged[id]
+	seg.noted = seg.rotten
 	rc.place(&seg.dataFile, fileName(segPrefix, id))
 	if h := rc.heads[name]; h.err != nil || h.id != id || h.epoch != meta.epoch {
 		seg.rotten = true

@@ -70,7 +70,8 @@ type run struct {
 	pending   int
 	punched   int  // how many entries were done when it was last punched
 	merging   bool // the merger reads it: it is neither dropped nor punched
-	unfit     bool // damaged, not merged again
+	ill       bool // its index or key table is damaged: it is to be written anew
+	unfit     bool // that failed, it is not merged again
 	badKeys   bool // its key table is damaged, which was reported
 
 	holes    holes     // the janitor's

@@ -245,7 +245,7 @@ func (rc *recovery) salvage(id uint64, name string, damage error) (*run, error) 
 	if err != nil {
 		return nil, fmt.Errorf("salvage %s: %w", s.path(name), err)
 	}
-	j := &mergeJob{s: s, id: s.newFileID(), alone: true, sources: []*source{{run: old, tolerant: true}}}
+	j := &mergeJob{s: s, id: s.newFileID(), renew: true, salvage: true, sources: []*source{{run: old, tolerant: true}}}
 	out, err := j.run()
 	if err != nil {
 		return nil, fmt.Errorf("salvage %s: %w", s.path(name), err)

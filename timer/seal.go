@@ -152,7 +152,7 @@ func (s *Store) checkRecords(seg *segment, src []byte, pend []sealed) []sealed {
 			continue
 		}
 		s.mu.Lock()
-		seg.rotten = true
+		s.spoil(&seg.dataFile)
 		s.forget(p.entry)
 		s.mu.Unlock()
 		s.corrupt("a record is damaged and cannot be sealed", seg.path, "offset", p.from, "lsn", p.entry.lsn, "due", p.due)

@@ -42,14 +42,15 @@ type Store struct {
 	cancels                     int64
 	closed                      bool
 
-	lost       int64 // guarded by mu
-	damaged    atomic.Int64
-	clockJumps atomic.Int64
-	lastJump   atomic.Int64            // ms
-	settling   atomic.Int64            // settles that are not synced
-	refusal    atomic.Pointer[refusal] // nil: Put takes everything
-	reserved   atomic.Bool             // RESERVE is there; changed by the janitor only
-	freeBytes  atomic.Int64            // at the last look
+	lost        int64 // guarded by mu
+	newEvidence bool  // a file became evidence, and MANIFEST does not know it; guarded by mu
+	damaged     atomic.Int64
+	clockJumps  atomic.Int64
+	lastJump    atomic.Int64            // ms
+	settling    atomic.Int64            // settles that are not synced
+	refusal     atomic.Pointer[refusal] // nil: Put takes everything
+	reserved    atomic.Bool             // RESERVE is there; changed by the janitor only
+	freeBytes   atomic.Int64            // at the last look
 
 	spaceUnknown bool          // watchSpace's
 	left         leftovers     // the janitor's: what is done once MANIFEST, for which Open had no room, is there
