@@ -145,6 +145,7 @@
 //	8  entries done in a run: id; count (4); then word number (4) and 64-bit word of the done bitmap, by ordinal, to be or-ed in
 //	9  the same for those of them that were cancelled
 //	10 identity of the store: a random number
+//	11 damaged: id of a segment or run that is kept as .broken when it goes
 //
 // It is rewritten as one edit (MANIFEST.tmp, fsync, rename, fsync of the folder) when it grows and on every Open. A sealed segment is dropped by the
 // edit that adds its run and carries all bitmap changes over: then no settle record in it is needed any more.
@@ -221,14 +222,26 @@
 // Whatever is damaged, what is not is delivered. Every loss is logged once, with file and offset, counted (Stats.Corrupt, Stats.Lost), and its file
 // is kept as .broken when nothing in it is pending any more; until then it is not punched.
 //
-//	record of a due entry    read twice; then the entry counts as settled, and Load says ErrCorrupt
-//	record, when sealed      the entry is left out of the run
-//	index page of a run      built anew from the records between its neighbours each time it is read
-//	both                     the entry is lost: it counts as done, by the flow and hour that the flow table counts and no line has
+//	record of a due entry     read twice; then the entry counts as settled, and Load says ErrCorrupt
+//	record, when sealed       the entry is left out of the run
+//	index page of a run       built anew from the records between its neighbours each time it is read; the run is written anew
+//	both                      the entry is lost: it counts as done, by the flow and hour that the flow table counts and no line has
+//	key page                  found by merges; the run is written anew, with keys from its records
+//	head, footer, flow table  what is pending and sound is copied to a new run at Open; checksums start from what MANIFEST, head and footer say,
+//	                          the index is found by its checksums, flows come from the records. A run that is cut off likewise
+//	head of a segment         MANIFEST has what is needed
+//	segment cut off           MANIFEST has its size: it is rot
+//	MANIFEST                  rebuilt from the files; bitmaps, drops and ends of segments from the edits that are sound
+//	a file's name             its head says which it is: it is used as that one and gets its name, or is set aside if that is there too
+//	a file missing            logged, with the number of pending entries if it is a run
 //
 // The records of damaged pages are numbered from the front and from the back, records whose fixed part is sound count even if the rest is not. So the
-// numbers, and with them the done bits, are exact unless records cannot even be counted at two places of one row of damaged pages; then those
-// between them fire again. A read error is no damage: it is retried.
+// numbers, and with them the done bits, are exact unless records cannot even be counted at two places of one row of damaged pages, or at one and the
+// file is cut off; then those between or behind them fire again. Read errors of the intake log, of bodies and of what both an index page and its
+// records would tell are no damage: they are retried. A damaged file becomes .broken when MANIFEST does not name it any more. Where the disk is too full to copy a
+// damaged run, it stays as it is and its entries wait for the next Open.
+//
+// A file or an operation of a higher format version is no damage: Open refuses.
 //
 // # Failing disks
 //
