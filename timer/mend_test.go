@@ -237,7 +237,9 @@ func TestDamagedRunIsWrittenAnew(t *testing.T) {
 					d.putOne(i, 20_000)
 				}
 			}
-			d.until("the evidence", func() bool { return slices.Equal(d.names(runPrefix, brokenSuffix), []string{d.runName() + brokenSuffix}) })
+			d.until("the evidence", func() bool {
+				return slices.Equal(d.names(runPrefix, brokenSuffix), []string{d.runName() + brokenSuffix})
+			})
 			d.reopen()
 			d.wantCorrupt(false)
 			d.wantDelivered(300)
@@ -268,5 +270,7 @@ func TestEvidenceOutlivesTheProcess(t *testing.T) {
 	})
 	d.reopen()
 	d.wantDelivered()
-	d.until("the evidence", func() bool { return slices.Equal(d.names(runPrefix, brokenSuffix), []string{d.runName() + brokenSuffix}) })
+	d.until("the evidence", func() bool {
+		return slices.Equal(d.names(runPrefix, brokenSuffix), []string{d.runName() + brokenSuffix})
+	})
 }
