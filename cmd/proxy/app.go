@@ -108,6 +108,7 @@ func (a *app) openData(cfg config.Config) (*route.Book, error) {
 	o.Now = func() int64 { return wallClock().UnixMilli() }
 	o.Log = a.log
 	o.SyncEvery, o.SegmentBytes, o.Horizon = cfg.Store.SyncEvery, cfg.Store.SegmentBytes, cfg.Store.Horizon
+	o.MinFree, o.FarFree, o.FarAfter = cfg.Store.MinFree, cfg.Store.FarFree, cfg.Store.FarAfter
 	if cfg.Store.Sync == "interval" {
 		o.Sync = timer.SyncInterval
 	}

@@ -230,7 +230,9 @@ func TestDevRunsTheExample(t *testing.T) {
 		t.Errorf("example: %v\n%s\nproxy:\n%s", err, out, c.err.String())
 	}
 	_, metrics := status("http://" + admin + "/metrics")
-	for _, want := range []string{"delaygate_gate_held_total 1", "delaygate_delivery_delivered_total 1", "delaygate_store_pending_messages 0", "go_goroutines"} {
+	for _, want := range []string{"delaygate_gate_held_total 1", "delaygate_delivery_delivered_total 1", "delaygate_store_pending_messages 0",
+		"delaygate_store_reserve 1", `delaygate_store_refusing{messages="all"} 0`, `delaygate_store_refusing{messages="far"} 0`,
+		"delaygate_store_disk_free_bytes ", "delaygate_store_settling ", "delaygate_store_clock_jumps_total 0", "go_goroutines"} {
 		if !strings.Contains(metrics, want) {
 			t.Errorf("metrics lack %q", want)
 		}

@@ -41,6 +41,12 @@ var (
 	descDisk        = desc("store_disk_bytes", "Size of the store's files.")
 	descSeals       = desc("store_seals_total", "Segments sealed into runs.")
 	descLoads       = desc("store_loads_total", "Bodies read for delivery, from the intake log or from sorted runs.", "place")
+	descFree        = desc("store_disk_free_bytes", "Free space on the data disk, without the reserve and with what blank segments would give back.")
+	descShort       = desc("store_refusing", "1 while messages are refused for want of space or a failed disk: far ones, or all.", "messages")
+	descReserve     = desc("store_reserve", "1 while the space set aside for sealing is there.")
+	descSettling    = desc("store_settling", "Delivered messages of which that is not on the disk yet.")
+	descJumps       = desc("store_clock_jumps_total", "Steps of the wall clock of a second or more.")
+	descJump        = desc("store_clock_last_jump_seconds", "Size of the last of them, negative when the clock went back.")
 	descCorrupt     = desc("store_corrupt_total", "Damaged records, pages and files met.")
 	descLost        = desc("store_lost_total", "Pending messages that damage on the disk has taken.")
 	descAccepted    = desc("gate_held_total", "Messages held and acknowledged.")
@@ -60,7 +66,9 @@ var (
 func (c *stateCollector) Describe(chan<- *prometheus.Desc) {}
 
 func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
-	gauge := func(d *prometheus.Desc, v float64) { ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v) }
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
 	counter := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)
 	}
@@ -75,6 +83,13 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 	counter(descLoads, float64(s.LoadsFromLog), "log")
 	counter(descLoads, float64(s.LoadsFromRuns), "run")
 	counter(descCorrupt, float64(s.Corrupt))
+	gauge(descFree, float64(s.FreeBytes))
+	gauge(descShort, flag(s.FarRefused), "far")
+	gauge(descShort, flag(s.PutsRefused), "all")
+	gauge(descReserve, flag(s.Reserve))
+	gauge(descSettling, float64(s.Settling))
+	counter(descJumps, float64(s.ClockJumps))
+	gauge(descJump, float64(s.LastClockJumpMs)/1000)
 	counter(descLost, float64(s.Lost))
 	g := c.a.gate.Stats()
 	counter(descAccepted, float64(g.Held))
@@ -91,4 +106,11 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 	gauge(descWaiting, float64(d.Waiting))
 	gauge(descKept, float64(d.Kept))
 	gauge(descDown, float64(len(d.Down)))
+}
+
+func flag(on bool) float64 {
+	if on {
+		return 1
+	}
+	return 0
 }

@@ -49,6 +49,12 @@ type Store struct {
 	SegmentBytes int64 `koanf:"segment_bytes"`
 	// Horizon is how far ahead entries are kept in RAM, 1 s to 10 min.
 	Horizon time.Duration `koanf:"horizon"`
+	// MinFree is what must be free on the data disk, in bytes, for anything to be held; what sealing needs if that is more.
+	MinFree int64 `koanf:"min_free"`
+	// FarFree is what must be free for messages due further ahead than FarAfter; at least four segments above MinFree's mark.
+	FarFree int64 `koanf:"far_free"`
+	// FarAfter is how far ahead a message counts as far, 1 s to 10 years.
+	FarAfter time.Duration `koanf:"far_after"`
 }
 
 // Log configures what is written to standard error.
@@ -75,6 +81,7 @@ func Default() Config {
 			SyncEvery:    200 * time.Millisecond,
 			SegmentBytes: 64 << 20,
 			Horizon:      30 * time.Second,
+			FarAfter:     time.Hour,
 		},
 		Log: Log{Level: "info", Format: "text"},
 	}

@@ -56,6 +56,11 @@ func TestBadSettingsNameTheKey(t *testing.T) {
 		{"store.segment_bytes", "1", "store.segment_bytes"},
 		{"store.segment_bytes", "many", "segment_bytes"},
 		{"store.horizon", "1ms", "store.horizon"},
+		{"store.min_free", "-1", "store.min_free"},
+		{"store.min_free", "10GB", "min_free"},
+		{"store.far_free", "-1", "store.far_free"},
+		{"store.far_after", "0s", "store.far_after"},
+		{"store.far_after", "90000h", "store.far_after"},
 		{"log.level", "loud", "log.level"},
 		{"log.format", "xml", "log.format"},
 	} {

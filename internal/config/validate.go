@@ -65,6 +65,15 @@ func (s Store) validate() error {
 	if s.Horizon < time.Second || s.Horizon > 10*time.Minute {
 		return fmt.Errorf("store.horizon: %s is outside 1s to 10m", s.Horizon)
 	}
+	if s.MinFree < 0 {
+		return fmt.Errorf("store.min_free: %d is negative; 0 leaves what the store needs for itself", s.MinFree)
+	}
+	if s.FarFree < 0 {
+		return fmt.Errorf("store.far_free: %d is negative; 0 leaves four segments above store.min_free", s.FarFree)
+	}
+	if s.FarAfter < time.Second || s.FarAfter > 3650*24*time.Hour {
+		return fmt.Errorf("store.far_after: %s is outside 1s to 87600h", s.FarAfter)
+	}
 	return nil
 }
 

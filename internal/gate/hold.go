@@ -161,7 +161,7 @@ func storeRefusal(err error) *refusal {
 	case errors.Is(err, timer.ErrTooLarge):
 		return &refusal{codec.RespMessageIllegal, "the message is illegal, it is larger than the proxy's store can hold"}
 	case errors.Is(err, timer.ErrFull):
-		return &refusal{codec.RespServiceNotAvailable, "service not available now: the disk of the proxy's store is full"}
+		return &refusal{codec.RespServiceNotAvailable, "service not available now: the disk of the proxy's store has no room for this message"}
 	case errors.Is(err, timer.ErrClosed):
 		return &refusal{codec.RespServiceNotAvailable, "service not available now: the proxy is shutting down"}
 	default:
