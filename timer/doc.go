@@ -261,7 +261,7 @@
 // every 200 ms and whenever the janitor has done something.
 //
 // A new segment and a merge leave alone what is kept for seals. RESERVE has the size of one seal of a full segment, really taken from
-// the disk. When a seal, an edit of MANIFEST or a segment without which the writer could not go on finds the disk full, retired files that nobody reads any more
+// the disk; MANIFEST is given the last 1 MiB of it (of a smaller segment: its size) before anything else is given up. When a seal, an edit of MANIFEST or a segment without which the writer could not go on finds the disk full, retired files that nobody reads any more
 // go first, then blank segments, then RESERVE, which is made again once there is room. So settles, cancels and seals go on where Put does not: settles fill
 // the open segment and the next one, and a full segment is sealed, which makes it the next blank one. Where even RESERVE is used up by
 // others, settles wait in RAM. On a disk whose free space cannot be told, ENOSPC alone decides.

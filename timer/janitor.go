@@ -102,8 +102,7 @@ func (s *Store) chore() (did bool, err error) {
 	case s.wantsReserve():
 		s.makeReserve()
 		return true, nil
-	case errors.Is(noSpare, errNoRoom): // no failure: the watermarks see to it
-		s.tell(noSpare)
+	case errors.Is(noSpare, errNoRoom): // nobody waits for it, and the watermarks see to it
 		return false, nil
 	}
 	return false, noSpare
@@ -220,6 +219,8 @@ func (s *Store) nextSpare() error {
 
 // makeSpare prepares the next segment: it is on the disk and in MANIFEST before anything is written to it.
 func (s *Store) makeSpare() error {
+	s.filling.Store(true)
+	defer s.filling.Store(false)
 	seg, err := s.makeSegment()
 	if err != nil {
 		return err
@@ -353,7 +354,8 @@ func (s *Store) commit(ops []manifestOp) error {
 	all = append(append(all, ops...), manifestOp{op: opNextFile, id: s.man.state.nextFile})
 	err := s.man.commit(all, s.bitsOf)
 	for err != nil {
-		if vfs.IsFull(err) && s.relinquish() {
+		s.filling.Store(false) // this may take long
+		if vfs.IsFull(err) && (s.shrinkReserve() || s.relinquish()) {
 			err = s.man.rewrite(s.bitsOf)
 			continue
 		}
@@ -407,14 +409,9 @@ func (s *Store) newFileID() uint64 {
 
 func (s *Store) path(name string) string { return s.o.Dir + "/" + name }
 
-// trouble tells the log and the writer.
+// trouble tells the log, and a writer that waits for a segment.
 func (s *Store) trouble(err error) {
 	s.o.Log.Error("timer: background work failed, retrying", "err", err)
-	s.tell(err)
-}
-
-// tell gives a writer that waits for a segment the reason why there is none.
-func (s *Store) tell(err error) {
 	select {
 	case <-s.troubles:
 	default:

@@ -220,7 +220,7 @@ func (rc *recovery) finish() (*segment, error) {
 func (rc *recovery) save(write func(bitsOf) error) error {
 	s := rc.s
 	err := write(s.bitsOf)
-	for vfs.IsFull(err) && (rc.removeBlank() || s.giveUpReserve()) {
+	for vfs.IsFull(err) && (s.shrinkReserve() || rc.removeBlank() || s.giveUpReserve()) {
 		err = s.man.rewrite(s.bitsOf)
 	}
 	return err

@@ -1,6 +1,7 @@
 package timer
 
 import (
+	"errors"
 	"time"
 
 	"github.com/delaygate/delaygate/timer/vfs"
@@ -9,10 +10,13 @@ import (
 // reserveRetry is the pause between two tries to make RESERVE.
 const reserveRetry = 10 * time.Second
 
-// reserveBytes is the size of RESERVE: one seal of a full segment.
+// reserveBytes is the size of RESERVE when it is whole: one seal of a full segment.
 func (s *Store) reserveBytes() int64 { return sealNeed(s.o.SegmentBytes, 0) }
 
-// findReserve adopts RESERVE if it has the right size. Part of Open.
+// slack is the part of RESERVE that is meant for MANIFEST, and what is left free beside it.
+func (s *Store) slack() int64 { return min(s.o.SegmentBytes, maxSlack) }
+
+// findReserve adopts RESERVE, as much of it as is there. Part of Open.
 func (s *Store) findReserve() {
 	path := s.path(reserveName)
 	f, err := s.o.FS.Open(path)
@@ -20,42 +24,46 @@ func (s *Store) findReserve() {
 		return
 	}
 	size, err := f.Size()
+	occupied, err2 := f.Occupied() // less in a copy, where a hole takes the place of zeros
 	f.Close()
-	if err == nil && size == s.reserveBytes() {
-		s.reserved.Store(true)
+	s.reserved.Store(min(size, occupied))
+	if err == nil && err2 == nil && size <= s.reserveBytes() {
 		return
 	}
-	if err := s.o.FS.Remove(path); err != nil {
-		s.o.Log.Warn("timer: cannot remove a reserve of another size", "path", path, "err", err)
-	}
+	s.giveUpReserve()
 }
 
-// wantsReserve: RESERVE is missing and there is room for it. The janitor's.
+// wantsReserve: RESERVE is not whole and there is room to make it so. The janitor's.
 func (s *Store) wantsReserve() bool {
-	if s.reserved.Load() || s.o.Monotonic() < s.nextReserve {
+	missing := s.reserveBytes() - s.reserved.Load()
+	if missing == 0 || s.o.Monotonic() < s.nextReserve {
 		return false
 	}
 	free, _, err := s.o.FS.Free(s.o.Dir)
-	return err == nil && free >= s.reserveBytes()+min(s.o.SegmentBytes, maxSlack)
+	return err == nil && free >= missing+s.slack()
 }
 
 // makeReserve takes the space for RESERVE. It needs no sync: Open measures it. The janitor's.
 func (s *Store) makeReserve() {
+	s.filling.Store(true)
+	defer s.filling.Store(false)
 	path := s.path(reserveName)
-	f, err := s.o.FS.Create(path)
+	f, err := s.o.FS.Open(path)
+	if vfs.IsNotExist(err) {
+		f, err = s.o.FS.Create(path)
+	}
 	if err == nil {
-		err = f.Allocate(s.reserveBytes())
-		f.Close()
-		if err != nil {
-			s.o.FS.Remove(path)
+		if err = f.Allocate(s.reserveBytes()); err != nil {
+			err = errors.Join(err, f.Truncate(s.reserved.Load()))
 		}
+		f.Close()
 	}
 	if err != nil {
 		s.nextReserve = s.o.Monotonic() + reserveRetry
 		s.o.Log.Warn("timer: cannot set space aside for sealing, trying again later", "path", path, "bytes", s.reserveBytes(), "err", err)
 		return
 	}
-	s.reserved.Store(true)
+	s.reserved.Store(s.reserveBytes())
 }
 
 // spend does what cannot wait for space: as long as the disk is full it gives something up and tries again. The janitor's.
@@ -70,21 +78,24 @@ func (s *Store) spend(job func() error) error {
 
 // relinquish gives space back, the most dispensable first. False: nothing is left to give. The janitor's.
 func (s *Store) relinquish() bool {
-	if s.emptyTrash() > 0 {
-		return true
+	return s.emptyTrash() > 0 || s.giveUpBlank() || s.giveUpReserve()
+}
+
+func (s *Store) giveUpBlank() bool {
+	n := len(s.free)
+	if n == 0 {
+		return false
 	}
-	if n := len(s.free); n > 0 {
-		path := s.free[n-1]
-		if err := s.o.FS.Remove(path); err == nil || vfs.IsNotExist(err) {
-			s.setFree(s.free[:n-1])
-			return true
-		}
+	if err := s.o.FS.Remove(s.free[n-1]); err != nil && !vfs.IsNotExist(err) {
+		return false
 	}
-	return s.giveUpReserve()
+	s.setFree(s.free[:n-1])
+	return true
 }
 
 func (s *Store) giveUpReserve() bool {
-	if !s.reserved.Load() {
+	have := s.reserved.Load()
+	if have == 0 {
 		return false
 	}
 	path := s.path(reserveName)
@@ -92,7 +103,26 @@ func (s *Store) giveUpReserve() bool {
 		s.o.Log.Warn("timer: cannot give up the reserve", "path", path, "err", err)
 		return false
 	}
-	s.reserved.Store(false)
-	s.o.Log.Warn("timer: the data disk is full, the reserve is used to go on", "path", path, "bytes", s.reserveBytes())
+	s.reserved.Store(0)
+	s.o.Log.Warn("timer: the data disk is full, the reserve is used to go on", "path", path, "bytes", have)
+	return true
+}
+
+// shrinkReserve gives up the part of RESERVE that is meant for MANIFEST.
+func (s *Store) shrinkReserve() bool {
+	have, rest := s.reserved.Load(), s.reserveBytes()-s.slack()
+	if have <= rest {
+		return false
+	}
+	f, err := s.o.FS.Open(s.path(reserveName))
+	if err == nil {
+		err = f.Truncate(rest)
+		f.Close()
+	}
+	if err != nil {
+		return false // it can still be given up
+	}
+	s.reserved.Store(rest)
+	s.o.Log.Warn("timer: the data disk is full, a part of the reserve is used for MANIFEST", "bytes", have-rest)
 	return true
 }

@@ -37,7 +37,7 @@ func sealNeed(segment int64, entries int) int64 {
 type demand struct {
 	seals   int64 // runs of all segments that are not sealed, as if the open one were full
 	segment int64 // the next segment, 0 if it is there
-	reserve int64 // RESERVE, 0 if it is there
+	reserve int64 // what RESERVE lacks
 	spent   int64 // what blank segments would give back
 }
 
@@ -54,9 +54,7 @@ func (s *Store) demand() demand {
 	if len(s.spares) == 0 {
 		d.segment = s.o.SegmentBytes
 	}
-	if !s.reserved.Load() {
-		d.reserve = s.reserveBytes()
-	}
+	d.reserve = s.reserveBytes() - s.reserved.Load()
 	return d
 }
 
@@ -98,6 +96,9 @@ func (s *Store) lookAtSpace() {
 	}
 	s.spaceUnknown = false
 	d := s.demand()
+	if s.filling.Load() { // what is being made is missing twice: it is looked at again when that is done
+		return
+	}
 	free += d.spent
 	far, all := s.marks(d)
 	old := s.refusal.Load()
@@ -156,9 +157,7 @@ func (s *Store) roomFor(n int64) error {
 	}
 	d := s.demand()
 	free += d.spent
-	if d.reserve == 0 {
-		free += s.reserveBytes()
-	}
+	free += s.reserved.Load()
 	if free-n < d.seals {
 		return fmt.Errorf("%w: %d bytes of %d, %d more are needed", errNoRoom, d.seals, free, n)
 	}

@@ -354,6 +354,47 @@ func TestReserveMakesRoomForTheOpenSegment(t *testing.T) {
 	r.wantPuts()
 }
 
+// The last byte is gone and the process dies: MANIFEST takes its share of the reserve, the rest stays for seals.
+func TestRestartOnAFullDiskKeepsTheReserveForSeals(t *testing.T) {
+	r := newRig(t)
+	r.calm()
+	r.room(0)
+	for range 3 { // what is left of the share does for the next starts
+		r.kill(false)
+		r.until("all refused, an open segment", func() bool { st := r.s.Stats(); return st.Segments == 1 && st.PutsRefused })
+		if st := r.s.Stats(); r.s.reserved.Load() != r.s.reserveBytes()-r.s.slack() || st.Reserve {
+			t.Fatalf("the reserve has %d of %d bytes: %+v", r.s.reserved.Load(), r.s.reserveBytes(), st)
+		}
+	}
+	r.mem.SetCapacity(0)
+	r.calm()
+}
+
+// A copy of a folder has a hole where RESERVE had zeros.
+func TestReserveThatIsAHoleIsFilled(t *testing.T) {
+	r := newRig(t)
+	r.calm()
+	f, err := r.mem.Open("/data/" + reserveName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := f.Punch(0, r.s.reserveBytes()); err != nil {
+		t.Fatal(err)
+	}
+	mustClose(t, r.s)
+	r.open()
+	r.calm()
+	g, err := r.mem.Open("/data/" + reserveName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	if n, _ := g.Occupied(); n < r.s.reserveBytes() {
+		t.Fatalf("%d of %d bytes", n, r.s.reserveBytes())
+	}
+}
+
 func TestReserveOfAnotherSizeIsMadeAgain(t *testing.T) {
 	r := newRig(t)
 	r.calm()

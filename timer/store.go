@@ -49,7 +49,8 @@ type Store struct {
 	lastJump    atomic.Int64            // ms
 	settling    atomic.Int64            // settles that are not synced
 	refusal     atomic.Pointer[refusal] // nil: Put takes everything
-	reserved    atomic.Bool             // RESERVE is there; changed by the janitor only
+	reserved    atomic.Int64            // bytes that RESERVE has; changed by the janitor only
+	filling     atomic.Bool             // the janitor is making a segment or RESERVE
 	freeBytes   atomic.Int64            // at the last look
 
 	spaceUnknown bool          // watchSpace's
@@ -213,7 +214,7 @@ type Stats struct {
 	FreeBytes       int64 // free on the data disk at the last look, without RESERVE and with what blank segments would give back
 	FarRefused      bool  // Put refuses entries due further ahead than Options.FarAfter
 	PutsRefused     bool  // Put refuses every entry, for want of space or because the disk failed
-	Reserve         bool  // RESERVE is there
+	Reserve         bool  // RESERVE is there and whole
 	ClockJumps      int64 // steps of the wall clock of a second or more since Start
 	LastClockJumpMs int64 // the last of them, negative when the clock went back
 	Corrupt         int64 // damaged records, pages and files met since Open
@@ -253,14 +254,12 @@ func (s *Store) Stats() Stats {
 
 		ClockJumps: s.clockJumps.Load(), LastClockJumpMs: s.lastJump.Load(),
 		Settling:  s.settling.Load(),
-		FreeBytes: s.freeBytes.Load(), Reserve: s.reserved.Load(),
+		FreeBytes: s.freeBytes.Load(), Reserve: s.reserved.Load() == s.reserveBytes(),
 	}
 	r := s.refusal.Load()
 	st.PutsRefused = refused || r != nil && r.all
 	st.FarRefused = st.PutsRefused || r != nil
-	if st.Reserve {
-		st.DiskBytes += s.reserveBytes()
-	}
+	st.DiskBytes += s.reserved.Load()
 	for _, g := range s.segs {
 		st.DiskBytes += g.size
 	}

@@ -34,7 +34,7 @@ type File interface {
 	ReadAt(p []byte, off int64) (int, error)
 	WriteAt(p []byte, off int64) (int, error)
 	Truncate(size int64) error
-	Allocate(size int64) error // makes the file at least size bytes long, zeros at the end, with all of them taken from the disk now
+	Allocate(size int64) error // makes the file at least size bytes long, zeros at the end, and takes all of them from the disk now, holes too
 	Sync(data bool) error      // data: contents and length only (fdatasync)
 	Size() (int64, error)
 	// Punch gives the space of n bytes at off back to the disk, as far as whole blocks lie in there; they read as zeros from then on,

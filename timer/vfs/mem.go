@@ -449,22 +449,27 @@ func (f *memFile) write(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// Allocate writes zeros behind the end, or nothing if they do not fit.
+// Allocate fills holes and writes zeros behind the end, or does nothing if they do not fit.
 func (f *memFile) Allocate(size int64) error {
 	f.m.mu.Lock()
 	defer f.m.mu.Unlock()
 	if err := f.m.aliveLocked(); err != nil {
 		return err
 	}
-	have := int64(len(f.n.live))
-	if size <= have {
-		return nil
+	grows, holes := max(0, size-int64(len(f.n.live))), int64(0)
+	for at := range f.n.holes {
+		if at*block < size {
+			holes += block
+		}
 	}
-	if size-have > f.m.room() {
+	if grows+holes > f.m.room() {
 		return fmt.Errorf("allocate: %w", syscall.ENOSPC)
 	}
-	f.n.live = resize(f.n.live, size)
-	f.n.writes = append(f.n.writes, write{off: size})
+	f.n.fill(0, size)
+	if grows > 0 {
+		f.n.live = resize(f.n.live, size)
+		f.n.writes = append(f.n.writes, write{off: size})
+	}
 	return nil
 }
 

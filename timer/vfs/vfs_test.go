@@ -207,6 +207,19 @@ func TestAllocateTakesSpaceAndKeepsBytes(t *testing.T) {
 			if got := content(t, fs, dir+"/a"); got != "hello\x00\x00\x00" {
 				t.Fatalf("%q", got)
 			}
+			f.Truncate(0)
+			if err := errors.Join(f.Allocate(64<<10), f.Punch(4096, 8192)); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+				t.Fatal(err)
+			}
+			if err := f.Allocate(1); err != nil {
+				t.Fatal(err)
+			}
+			if err := f.Allocate(64 << 10); err != nil {
+				t.Fatal(err)
+			}
+			if n, err := f.Occupied(); n < 64<<10 || err != nil {
+				t.Fatalf("the hole was not filled: %d, %v", n, err)
+			}
 			if err := f.Allocate(1 << 50); !IsFull(err) && !errors.Is(err, syscall.EFBIG) {
 				t.Fatalf("more than there is: %v", err)
 			}
