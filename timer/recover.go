@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -251,7 +252,7 @@ func (rc *recovery) late(err error) error {
 	}
 	for _, d := range s.trash { // the old MANIFEST names them
 		d.f.Close()
-		rc.junk = append(rc.junk, fileName(segPrefix, d.id))
+		rc.junk = append(rc.junk, path.Base(d.path))
 	}
 	s.trash, s.left = nil, rc.leftovers
 	return nil

@@ -127,8 +127,94 @@ func TestMarksGrowWithWhatIsNotSealed(t *testing.T) {
 		t.Fatalf("%+v, then %+v", before, after)
 	}
 	// Small records need more index than a quarter of them.
-	if n := sealNeed(1<<20, 10_000); n < 1<<20+10_000*(indexBytes+2*keyBytes) {
+	if n := sealNeed(1<<20, 100_000); n < 1<<20+100_000*(indexBytes+2*keyBytes) {
 		t.Fatal(n)
+	}
+}
+
+// What can wait leaves alone what the seals ahead may need, RESERVE counted in.
+func TestRoomForWhatCanWait(t *testing.T) {
+	need := sealNeed(minSegmentBytes, 0)
+	for _, tc := range []struct {
+		name       string
+		free, want int64 // what there is beside RESERVE, and what is asked for
+		blank      bool
+		ok         bool
+	}{
+		{"nothing", 0, 0, false, true}, // RESERVE is one seal
+		{"more than that", 0, 1, false, false},
+		{"a segment", minSegmentBytes, minSegmentBytes, false, true},
+		{"more than a segment", minSegmentBytes, minSegmentBytes + 1, false, false},
+		{"out of a blank segment", 0, minSegmentBytes, true, true},
+		{"more than a blank segment", 0, minSegmentBytes + 1, true, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := newRig(t)
+			for tc.blank && len(r.names(freePrefix, "")) == 0 {
+				r.put(10, 5000, 900)
+				r.calm()
+			}
+			r.calm()
+			r.room(tc.free)
+			d := r.s.demand()
+			if d.seals != need || d.spent > 0 != tc.blank {
+				t.Fatalf("%+v", d)
+			}
+			want := tc.want + max(0, d.spent-minSegmentBytes)
+			if err := r.s.roomFor(want); (err == nil) != tc.ok || err != nil && !errors.Is(err, errNoRoom) {
+				t.Errorf("%d bytes with %d free: %v", want, tc.free, err)
+			}
+			if got := r.s.roomToMerge([]candidate{{live: want - minSegmentBytes}}); got != tc.ok {
+				t.Errorf("merge: %v", got)
+			}
+			r.until("a look at the disk", func() bool { return r.s.Stats().FreeBytes == tc.free+d.spent })
+		})
+	}
+}
+
+// While the next segment or RESERVE is being made, its space is neither free nor there; that is no reason to refuse.
+func TestNothingIsRefusedWhileTheNextSegmentIsMade(t *testing.T) {
+	r := &rig{t: t, mem: vfs.NewMem(), c: newCollector()}
+	r.clock.Store(rigNow)
+	r.fs = vfs.NewFaulty(r.mem)
+	r.o = testOptions(r.fs, &r.clock)
+	need := sealNeed(minSegmentBytes, 0)
+	r.mem.SetCapacity(minSegmentBytes + need + minSegmentBytes + need + 2048) // the open segment, its seal, the next, RESERVE, MANIFEST
+	var syncs, looks atomic.Int64
+	blocked, goOn := make(chan struct{}), make(chan struct{})
+	r.fs.Set(func(op vfs.Op, path string) *vfs.Fault {
+		switch {
+		case op == vfs.OpFree:
+			looks.Add(1)
+		case op == vfs.OpSync && strings.HasPrefix(path, "/data/"+segPrefix) && syncs.Add(1) == 2:
+			close(blocked)
+			<-goOn
+		}
+		return nil
+	})
+	r.s = mustOpen(t, r.o)
+	defer func() { r.s.Close() }()
+	<-blocked
+	before := looks.Load()
+	r.until("looks at the disk", func() bool { return looks.Load() > before+5 })
+	if st := r.s.Stats(); st.PutsRefused {
+		t.Errorf("%+v", st)
+	}
+	close(goOn)
+	r.calm()
+	if st := r.s.Stats(); st.PutsRefused {
+		t.Errorf("%+v", st)
+	}
+}
+
+func TestClosedStoreSaysSoOnAFullDisk(t *testing.T) {
+	r := newRig(t)
+	r.calm()
+	r.room(0)
+	r.until("all refused", func() bool { return r.s.Stats().PutsRefused })
+	mustClose(t, r.s)
+	if _, err := r.s.Put(&Entry{}, nil); !errors.Is(err, ErrClosed) {
+		t.Fatal(err)
 	}
 }
 
@@ -173,17 +259,7 @@ func TestSealFromTheReserve(t *testing.T) {
 	r := newRig(t)
 	r.calm()
 	r.put(8, 5000, 900)
-	var failed atomic.Bool
-	r.fs.Set(func(op vfs.Op, path string) *vfs.Fault {
-		if op != vfs.OpSync || !strings.HasPrefix(path, "/data/"+segPrefix) || failed.Swap(true) {
-			return nil
-		}
-		r.room(0)
-		return &vfs.Fault{Err: syscall.EIO}
-	})
-	if _, err := putWait(r.s, &Entry{Flow: Flow{"b", "t"}, Due: rigNow + 1}); !errors.Is(err, ErrFailed) {
-		t.Fatal(err)
-	}
+	r.failOpenSegment(func() { r.room(0) })
 	r.until("a seal", func() bool { return r.s.Stats().Seals == 1 })
 	r.until("the next segment", func() bool { return len(r.s.spares) == 1 })
 	if st := r.s.Stats(); st.Reserve || !st.PutsRefused || len(r.names(reserveName, "")) > 0 {
@@ -191,12 +267,8 @@ func TestSealFromTheReserve(t *testing.T) {
 	}
 	r.mem.SetCapacity(0)
 	r.until("the reserve again", func() bool { return r.s.Stats().Reserve })
-	f, err := r.mem.Open("/data/" + reserveName)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if size, _ := f.Size(); size != r.s.reserveBytes() {
-		t.Fatal(size)
+	if r.reserveSize() != r.s.reserveBytes() {
+		t.Fatal(r.reserveSize())
 	}
 	r.wantPuts()
 	r.kill(true)
@@ -235,21 +307,87 @@ func TestSettlesGoOnWhenTheDiskIsFull(t *testing.T) {
 	r.wantPuts()
 }
 
+// reserveSize returns how large RESERVE is, -1 if it is not there.
+func (r *rig) reserveSize() int64 {
+	f, err := r.mem.Open("/data/" + reserveName)
+	if err != nil {
+		return -1
+	}
+	defer f.Close()
+	n, _ := f.Size()
+	return n
+}
+
+// MANIFEST takes its share of the reserve, and all of it only if that does not do.
 func TestManifestFromTheReserve(t *testing.T) {
-	r := newRig(t)
-	r.calm()
-	r.fs.Set(func(op vfs.Op, path string) *vfs.Fault { // a disk so full that only an unlinked reserve helps
-		man := strings.HasPrefix(path, "/data/"+manifestName)
-		if man && (op == vfs.OpWrite || op == vfs.OpCreate) && len(r.names(reserveName, "")) > 0 {
-			return &vfs.Fault{Err: syscall.ENOSPC}
+	whole := sealNeed(minSegmentBytes, 0)
+	for _, enough := range []int64{whole - minSegmentBytes, -1} {
+		r := newRig(t)
+		r.calm()
+		fit, least := atomic.Bool{}, whole
+		r.fs.Set(func(op vfs.Op, path string) *vfs.Fault {
+			man := strings.HasPrefix(path, "/data/"+manifestName)
+			if !man || op != vfs.OpWrite && op != vfs.OpCreate || fit.Load() {
+				return nil
+			}
+			if least = min(least, r.reserveSize()); least > enough {
+				return &vfs.Fault{Err: syscall.ENOSPC}
+			}
+			fit.Store(true)
+			return nil
+		})
+		r.put(20, 5000, 900)
+		r.until("a seal", func() bool { return r.s.Stats().Seals > 0 })
+		r.fs.Set(nil)
+		if least != enough {
+			t.Errorf("RESERVE had %d bytes when MANIFEST could be written, want %d", least, enough)
 		}
-		return nil
-	})
-	r.put(20, 5000, 900)
-	r.until("a seal", func() bool { return r.s.Stats().Seals > 0 })
-	r.fs.Set(nil)
+		r.kill(true)
+		r.wantPending(20)
+	}
+}
+
+// A seal uses up blank segments before RESERVE.
+func TestBlankSegmentsGoBeforeTheReserve(t *testing.T) {
+	r := newRig(t)
+	for len(r.names(freePrefix, "")) == 0 {
+		r.put(10, 5000, 900)
+		r.calm()
+	}
+	for r.entriesOfOpen() < 5 {
+		r.put(1, 5000, 900)
+		r.calm()
+	}
+	blank, pending, seals := r.names(freePrefix, ""), r.s.Stats().Pending, r.s.Stats().Seals
+	r.failOpenSegment(func() { r.room(6000) }) // with a blank segment it does
+	r.until("a seal", func() bool { return r.s.Stats().Seals > seals })
+	if left := r.names(freePrefix, ""); r.reserveSize() != r.s.reserveBytes() || slices.Equal(left, blank) {
+		t.Fatalf("RESERVE has %d bytes, blank were %v and are %v", r.reserveSize(), blank, left)
+	}
 	r.kill(true)
-	r.wantPending(20)
+	r.wantPending(pending)
+}
+
+func (r *rig) entriesOfOpen() int {
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	return len(r.s.segs[len(r.s.segs)-1].entries)
+}
+
+// failOpenSegment makes a put fail, and the janitor seal the open segment, after then was called.
+func (r *rig) failOpenSegment(then func()) {
+	r.t.Helper()
+	var failed atomic.Bool
+	r.fs.Set(func(op vfs.Op, path string) *vfs.Fault {
+		if op != vfs.OpSync || !strings.HasPrefix(path, "/data/"+segPrefix) || failed.Swap(true) {
+			return nil
+		}
+		then()
+		return &vfs.Fault{Err: syscall.EIO}
+	})
+	if _, err := putWait(r.s, &Entry{Flow: Flow{"b", "t"}, Due: rigNow + 1}); !errors.Is(err, ErrFailed) {
+		r.t.Fatal(err)
+	}
 }
 
 // With not a byte free and nothing to give up, a folder opens: what is pending fires, settles wait, and all goes on when there is room.
@@ -298,8 +436,12 @@ func TestOpenOnAFullDisk(t *testing.T) {
 			r.kill(true)
 			r.wantPending(1)
 			r.wantCorrupt(false)
-			if junk := r.names(freePrefix, ""); len(junk) > spareFiles {
-				t.Fatal(junk)
+			r.calm()
+			r.s.mu.Lock()
+			known := 1 + len(r.s.segs) + len(r.s.runs) // with the next segment
+			r.s.mu.Unlock()
+			if got := append(r.names(segPrefix, ""), r.names(runPrefix, "")...); len(got) != known {
+				t.Fatalf("%d segments and runs are known, there are %v", known, got)
 			}
 		})
 	}
@@ -310,6 +452,7 @@ func TestKilledWhileMANIFESTHasNoRoom(t *testing.T) {
 	r := newRig(t)
 	r.put(40, 5000, 900)
 	r.calm()
+	var tries atomic.Int64
 	for range 3 {
 		r.mem.Kill()
 		r.mem = r.mem.AfterPowerLoss(nil, 0)
@@ -317,6 +460,7 @@ func TestKilledWhileMANIFESTHasNoRoom(t *testing.T) {
 		r.fs = vfs.NewFaulty(r.mem)
 		r.fs.Set(func(op vfs.Op, path string) *vfs.Fault {
 			if op == vfs.OpWrite && strings.HasPrefix(path, "/data/"+manifestName) {
+				tries.Add(1)
 				return &vfs.Fault{Err: syscall.ENOSPC}
 			}
 			return nil
@@ -325,6 +469,8 @@ func TestKilledWhileMANIFESTHasNoRoom(t *testing.T) {
 		r.s = mustOpen(t, r.o)
 		r.wantPending(40)
 		r.wantCorrupt(false)
+		at := tries.Load()
+		r.until("more tries", func() bool { return tries.Load() > at+2 })
 	}
 	r.kill(true)
 	r.wantPending(40)
@@ -340,13 +486,9 @@ func TestReserveMakesRoomForTheOpenSegment(t *testing.T) {
 	for _, n := range append(r.names(segPrefix, ""), r.names(freePrefix, "")...) {
 		r.mem.Remove("/data/" + n) // nothing is in them
 	}
-	r.room(0)
+	r.room(1000) // for MANIFEST
 	r.open()
-	r.until("puts or their refusal by the marks", func() bool {
-		r.s.mu.Lock()
-		defer r.s.mu.Unlock()
-		return r.s.hasOpenSegment()
-	})
+	r.until("an open segment", r.hasOpen)
 	if st := r.s.Stats(); st.Reserve || !st.PutsRefused {
 		t.Fatalf("%+v", st)
 	}
@@ -357,6 +499,7 @@ func TestReserveMakesRoomForTheOpenSegment(t *testing.T) {
 // The last byte is gone and the process dies: MANIFEST takes its share of the reserve, the rest stays for seals.
 func TestRestartOnAFullDiskKeepsTheReserveForSeals(t *testing.T) {
 	r := newRig(t)
+	r.o.lookEvery = time.Hour
 	r.calm()
 	r.room(0)
 	for range 3 { // what is left of the share does for the next starts
@@ -398,15 +541,120 @@ func TestReserveThatIsAHoleIsFilled(t *testing.T) {
 func TestReserveOfAnotherSizeIsMadeAgain(t *testing.T) {
 	r := newRig(t)
 	r.calm()
-	r.o.SegmentBytes = 32 << 10
-	r.kill(true)
-	r.calm()
-	f, err := r.mem.Open("/data/" + reserveName)
-	if err != nil {
-		t.Fatal(err)
+	for _, segment := range []int64{32 << 10, 16 << 10} {
+		r.o.SegmentBytes = segment
+		r.kill(true)
+		r.calm()
+		if r.reserveSize() != sealNeed(segment, 0) {
+			t.Fatal(segment, r.reserveSize())
+		}
 	}
-	if size, _ := f.Size(); size != sealNeed(32<<10, 0) {
-		t.Fatal(size)
+}
+
+func (r *rig) hasOpen() bool {
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	return r.s.hasOpenSegment()
+}
+
+// With one segment on a full disk, and nothing else to give up, that one is sealed when it is full, and used again.
+func TestSettlesGoOnInTheOnlySegment(t *testing.T) {
+	r := newRig(t)
+	r.o.Window, r.o.lookEvery = 10_000, time.Hour
+	r.kill(false)
+	const n = 3000
+	r.put(n, 50, 0)
+	r.kill(false)
+	r.calm()
+	mustClose(t, r.s)
+	r.mem = r.mem.AfterKill()
+	for _, name := range append(r.names(freePrefix, ""), r.names(segPrefix, "")[1:]...) { // blank, all of them
+		r.mem.Remove("/data/" + name)
+	}
+	r.mem.Remove("/data/" + reserveName)
+	r.room(12_000) // for MANIFEST
+	r.open()
+	r.until("an open segment", r.hasOpen)
+	r.clock.Store(rigNow + 60)
+	r.s.Start(r.c.sink)
+	for fired := 0; fired < n; {
+		for _, it := range r.c.wait(t) {
+			if fired++; fired%50 != 0 { // no run is given back
+				r.s.Settle(it)
+			}
+		}
+	}
+	r.until("settles are durable", func() bool { return r.s.Stats().Settling == 0 })
+	if st := r.s.Stats(); st.Seals < 2 || !st.PutsRefused || st.Reserve {
+		t.Fatalf("%+v", st)
+	}
+	r.kill(true)
+	r.wantPending(n / 50)
+	r.mem.SetCapacity(0)
+	r.calm()
+}
+
+// There is room for a segment but not for a seal, and the writer has no segment: it gets one, so that settles are durable.
+func TestSettlesGoOnWhereNothingCanBeSealed(t *testing.T) {
+	r := newRig(t)
+	r.put(20, 50, 900) // of these some are in a run
+	r.until("a run", func() bool { return r.s.Stats().Runs > 0 })
+	r.kill(false)
+	r.calm()
+	var noSegments atomic.Bool
+	hook := func(op vfs.Op, path string) *vfs.Fault {
+		seg := strings.HasPrefix(path, "/data/"+segPrefix) && (op == vfs.OpCreate || op == vfs.OpRename)
+		if seg && noSegments.Load() || op == vfs.OpCreate && strings.HasPrefix(path, "/data/"+runPrefix) {
+			return &vfs.Fault{Err: syscall.ENOSPC}
+		}
+		return nil
+	}
+	r.fs.Set(hook) // nothing is sealed from here on
+	r.put(5, 50_000, 900)
+	r.mem.Kill()
+	r.mem = r.mem.AfterKill()
+	r.s.Close()
+	r.mem.Remove("/data/" + reserveName)
+	for _, name := range r.names(freePrefix, "") {
+		r.mem.Remove("/data/" + name)
+	}
+	noSegments.Store(true)
+	r.room(minSegmentBytes + 3000)
+	r.fs, r.c = vfs.NewFaulty(r.mem), newCollector()
+	r.fs.Set(hook)
+	r.o.FS = r.fs
+	r.s = mustOpen(t, r.o)
+	noSegments.Store(false)
+	r.clock.Store(rigNow + 60)
+	r.s.Start(r.c.sink)
+	for settled := 0; settled < 20; {
+		for _, it := range r.c.wait(t) {
+			settled++
+			r.s.Settle(it)
+		}
+	}
+	r.until("settles are durable", func() bool { return r.s.Stats().Settling == 0 })
+	if st := r.s.Stats(); st.Seals > 0 || !st.PutsRefused {
+		t.Fatalf("%+v", st)
+	}
+	r.kill(true)
+	r.wantPending(5)
+	r.mem.SetCapacity(0)
+	r.wantPuts()
+}
+
+// Where blank segments cannot be renamed, new ones are made.
+func TestNewSegmentsWhereNoneCanBeRecycled(t *testing.T) {
+	r := newRig(t)
+	r.fs.Set(func(op vfs.Op, path string) *vfs.Fault {
+		if op == vfs.OpRename && strings.HasPrefix(path, "/data/"+segPrefix) {
+			return &vfs.Fault{Err: syscall.EIO}
+		}
+		return nil
+	})
+	r.put(100, 5000, 900)
+	if st := r.s.Stats(); st.Seals < 3 || st.Pending != 100 {
+		t.Fatalf("%+v", st)
 	}
 }
 
