@@ -126,16 +126,15 @@ func dropCache(b *testing.B, dir string) {
 
 // load makes entries. Its clock stands still until fire makes everything due.
 type load struct {
-	clock   atomic.Int64
-	rng     *rand.Rand
-	entry   Entry
-	permits chan struct{}
-	names   []Flow
-	due     func(i int) int64
+	clock atomic.Int64
+	rng   *rand.Rand
+	entry Entry
+	names []Flow
+	due   func(i int) int64
 }
 
 func newLoad(size int) *load {
-	l := &load{rng: rand.New(rand.NewPCG(1, 1)), permits: make(chan struct{}, benchWindow)}
+	l := &load{rng: rand.New(rand.NewPCG(1, 1))}
 	l.clock.Store(time.Now().UnixMilli())
 	l.entry.Key = fmt.Sprintf("%0*d", benchKey, 7)
 	l.entry.Body = make([]byte, size)
@@ -156,16 +155,37 @@ func (l *load) recordBytes() int {
 	return (40 + len("broker-a") + len("topic-00") + benchKey + len(l.entry.Body) + 7) &^ 7
 }
 
+// answers counts what was answered.
+type answers struct {
+	n    atomic.Int64
+	more chan struct{}
+}
+
+func newAnswers() *answers { return &answers{more: make(chan struct{}, 1)} }
+
+func (x *answers) add() {
+	x.n.Add(1)
+	poke(x.more)
+}
+
+// wait waits for n answers.
+func (x *answers) wait(n int) {
+	for x.n.Load() < int64(n) {
+		<-x.more
+	}
+}
+
 // put puts n entries, at most benchWindow of them unanswered.
 func (l *load) put(b testing.TB, s *Store, n int) {
+	x := newAnswers()
 	done := func(err error) {
 		if err != nil {
 			b.Error(err)
 		}
-		<-l.permits
+		x.add()
 	}
 	for i := range n {
-		l.permits <- struct{}{}
+		x.wait(i - benchWindow)
 		l.entry.Flow = l.names[i%len(l.names)]
 		l.entry.Lane = uint16(i % 8)
 		l.entry.Due = l.due(i)
@@ -173,12 +193,7 @@ func (l *load) put(b testing.TB, s *Store, n int) {
 			b.Fatal(err)
 		}
 	}
-	for range benchWindow {
-		l.permits <- struct{}{}
-	}
-	for range benchWindow {
-		<-l.permits
-	}
+	x.wait(n)
 }
 
 // fire makes everything due and returns when all n entries are loaded and settled and their space is given back.

@@ -62,20 +62,16 @@ func (l *load) putKeys(b *testing.B, s *Store, n int) []key {
 }
 
 func (l *load) cancel(b *testing.B, s *Store, keys []key) {
+	x := newAnswers()
 	done := func(out Outcome, err error) {
 		if out != Cancelled || err != nil {
 			b.Errorf("%v, %v", out, err)
 		}
-		<-l.permits
+		x.add()
 	}
-	for _, k := range keys {
-		l.permits <- struct{}{}
+	for i, k := range keys {
+		x.wait(i - benchWindow)
 		s.Cancel(k.due, k.lsn, done)
 	}
-	for range benchWindow {
-		l.permits <- struct{}{}
-	}
-	for range benchWindow {
-		<-l.permits
-	}
+	x.wait(len(keys))
 }

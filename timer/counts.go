@@ -55,7 +55,7 @@ func (s *Store) countFlow(f *flow, q Filter) FlowCount {
 	from, to := q.span()
 	c := FlowCount{Flow: f.name}
 	s.mu.Lock()
-	for h, n := range f.hours {
+	for h, n := range f.hours.all() {
 		if h >= hourOf(from.due) && h*hourMs < to.due {
 			c.Hours = append(c.Hours, HourCount{h * hourMs, n})
 			c.Pending += n

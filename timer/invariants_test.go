@@ -79,7 +79,7 @@ func checkFlow(t fataler, w *wheel, f *flow) {
 		t.Fatalf("flow %v: place %d with %d armed", f.name, f.at, f.armed.len())
 	}
 	hours := int64(0)
-	for _, n := range f.hours {
+	for _, n := range f.hours.all() {
 		hours += n
 	}
 	if hours != f.pending {

@@ -295,7 +295,7 @@ func (f *flow) overdue(now int64) (n, oldest int64) {
 		return inRAM, oldest
 	}
 	share := float64(now-hourOf(now)*hourMs) / hourMs
-	for h, count := range f.hours {
+	for h, count := range f.hours.all() {
 		switch {
 		case h < hourOf(now):
 			n += count

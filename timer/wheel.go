@@ -55,18 +55,8 @@ type flow struct {
 	resume  key            // everything pending before it is in armed or fired
 	loading bool           // the loader's present pass serves it
 	pending int64
-	hours   map[int64]int64 // pending entries by hour of their due time
-	at      int             // place in wheel.next, -1 while nothing is armed
-}
-
-const hourMs = 3600_000
-
-func hourOf(due int64) int64 {
-	h := due / hourMs
-	if due%hourMs < 0 {
-		h--
-	}
-	return h
+	hours   hourCounts // pending entries by hour of their due time
+	at      int        // place in wheel.next, -1 while nothing is armed
 }
 
 // wheel holds all flows, those with armed entries ordered by the key of their first.
@@ -92,7 +82,7 @@ func newWheel(window int) *wheel {
 func (w *wheel) flow(name Flow) *flow {
 	f := w.flows[name]
 	if f == nil {
-		f = &flow{name: name, fired: map[LSN]*entry{}, hours: map[int64]int64{}, at: -1}
+		f = &flow{name: name, fired: map[LSN]*entry{}, hours: hourCounts{}, at: -1}
 		f.resume = key{due: w.horizon}
 		w.flows[name] = f
 	}
@@ -114,9 +104,7 @@ func (w *wheel) count(f *flow, due int64, n int64) { w.countHour(f, hourOf(due),
 func (w *wheel) countHour(f *flow, h, n int64) {
 	f.pending += n
 	w.pending += n
-	if f.hours[h] += n; f.hours[h] == 0 {
-		delete(f.hours, h)
-	}
+	f.hours.add(h, n)
 }
 
 // admit takes a fresh durable entry of an unsealed segment.
