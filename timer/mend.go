@@ -2,6 +2,7 @@ package timer
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -121,7 +122,7 @@ func (m *mending) line(p place) (indexEntry, bool) {
 func (r *run) survey() (*mendReport, error) {
 	next := &mending{nameless: r.mend.nameless, pages: map[int][]recSpan{}, lost: map[int]indexEntry{}, unsure: map[int]indexEntry{}, flows: map[Flow]uint32{}}
 	for i, f := range r.flows {
-		next.flows[f.name] = uint32(i)
+		next.flows[f] = uint32(i)
 	}
 	bad, off := -1, int64(segHeadBytes) // first of the damaged pages in a row; where the records of the entries so far end
 	err := r.walkIndex(func(page int, b []byte) error {
@@ -322,8 +323,12 @@ func (r *run) guessLost(m *mending) error {
 			m.lost[ord] = x
 		}
 	}
+	_, table, err := r.flowTable()
+	if err != nil && !errors.Is(err, ErrCorrupt) { // a table that is damaged too tells nothing
+		return err
+	}
 	missing := map[flowHour]int{}
-	for i, f := range r.flows {
+	for i, f := range table {
 		for _, h := range f.hours {
 			missing[flowHour{h.hour, uint32(i)}] = int(h.count)
 		}

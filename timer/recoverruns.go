@@ -173,8 +173,8 @@ func (rc *recovery) supersede(found map[uint64]*run) {
 }
 
 func (rc *recovery) adopt(r *run) error {
-	for i := range r.flows {
-		r.names = append(r.names, rc.s.wheel.flow(r.flows[i].name))
+	for _, name := range r.flows {
+		r.names = append(r.names, rc.s.wheel.flow(name))
 	}
 	r.load(rc.state.done[r.id], rc.state.cancelled[r.id])
 	r.rotten = rc.state.damaged[r.id]

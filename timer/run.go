@@ -60,8 +60,8 @@ type run struct {
 	dataFile
 	runFooter
 	sources []uint64 // ids of the runs it was merged from
-	flows   []runFlow
-	names   []*flow // by number in the flow table
+	flows   []Flow   // the names in the flow table
+	names   []*flow  // by number in the flow table
 
 	done      []uint64
 	cancelled []uint64            // those of done that were cancelled; nil: none
@@ -228,21 +228,34 @@ func readRun(f vfs.File, path string, id uint64) (*run, error) {
 	if !ok || footID != id || footEpoch != epoch || !r.plausible(size) {
 		return nil, damagedAt("its footer", size-footBytes)
 	}
-	table, err := readAt(f, r.flowOff, int(r.flowLen))
+	sources, table, err := r.flowTable()
 	if err != nil {
 		return nil, err
 	}
-	if checksum(r.seed, table) != r.flowCRC {
-		return nil, damagedAt("its flow table", r.flowOff)
-	}
-	if r.sources, r.flows, err = decodeFlows(table); err != nil {
-		return nil, damagedAt("its flow table", r.flowOff)
+	r.sources = sources
+	for _, f := range table {
+		r.flows = append(r.flows, f.name)
 	}
 	if r.occupied, err = f.Occupied(); err != nil {
 		return nil, err
 	}
 	r.prepare()
 	return r, nil
+}
+
+// flowTable reads the flow table. It has a line for every hour of every flow: too much to be kept in RAM.
+func (r *run) flowTable() (sources []uint64, table []runFlow, err error) {
+	b, err := readAt(r.f, r.flowOff, int(r.flowLen))
+	if err != nil {
+		return nil, nil, err
+	}
+	if checksum(r.seed, b) != r.flowCRC {
+		return nil, nil, damagedAt("its flow table", r.flowOff)
+	}
+	if sources, table, err = decodeFlows(b); err != nil {
+		return nil, nil, damagedAt("its flow table", r.flowOff)
+	}
+	return sources, table, nil
 }
 
 func (r *run) prepare() {

@@ -32,8 +32,12 @@ func (s *Store) countRun(r *run, found *[]*mendReport) {
 // countPending counts what is pending in a run. An hour that is wholly pending or wholly done needs only the flow table; the pages of the
 // others are read.
 func (s *Store) countPending(r *run) runCounts {
+	_, table, err := r.flowTable()
+	if err != nil { // it was read a moment ago
+		return s.countLines(r)
+	}
 	n, total := runCounts{}, map[int64]int{}
-	for i, f := range r.flows {
+	for i, f := range table {
 		for _, h := range f.hours {
 			total[h.hour] += int(h.count)
 			n[flowHour{h.hour, uint32(i)}] = int64(h.count)

@@ -30,6 +30,7 @@ type runWriter struct {
 	onPage    int
 	pageNo    int
 	ids       map[*flow]uint32
+	table     []runFlow // by id
 	resign    *resigner // nil: records are signed anew
 	keys      []keyLine
 	skipKeys  bool // finishWith brings them
@@ -150,9 +151,10 @@ func (w *runWriter) flow(f *flow, due int64) uint32 {
 		id = uint32(len(w.r.names))
 		w.ids[f] = id
 		w.r.names = append(w.r.names, f)
-		w.r.flows = append(w.r.flows, runFlow{name: f.name})
+		w.r.flows = append(w.r.flows, f.name)
+		w.table = append(w.table, runFlow{name: f.name})
 	}
-	table := &w.r.flows[id]
+	table := &w.table[id]
 	if h, last := hourOf(due), len(table.hours)-1; last >= 0 && table.hours[last].hour == h {
 		table.hours[last].count++
 	} else {
@@ -199,7 +201,7 @@ func (w *runWriter) end(next func() (keyLine, bool, error)) error {
 		return err
 	}
 	r.keysBytes = w.index.at - r.keysOff
-	table := encodeFlows(r.sources, r.flows)
+	table := encodeFlows(r.sources, w.table)
 	r.flowOff, r.flowLen, r.flowCRC = w.index.at, int64(len(table)), checksum(r.seed, table)
 	if err := w.index.add(append(table, r.encode(r.id, r.epoch)...)); err != nil {
 		return err
