@@ -171,6 +171,9 @@ func (s *Store) closeFiles() error {
 	}
 	for _, d := range s.trash {
 		errs = append(errs, d.f.Close())
+		if d.rotten { // nothing tells the next Open that it is evidence
+			errs = append(errs, s.o.FS.Rename(d.path, d.path+brokenSuffix))
+		}
 	}
 	select {
 	case g := <-s.spares:
