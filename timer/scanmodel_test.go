@@ -23,6 +23,7 @@ type scanModel struct {
 	rng     *rand.Rand
 	entries map[key]Entry // pending
 	gone    map[key]bool  // settled or cancelled
+	name    string        // what keys begin with
 	n       int
 	seals   int64
 	merges  int64
@@ -31,7 +32,7 @@ type scanModel struct {
 }
 
 func newScanModel(t *rapid.T) *scanModel {
-	m := &scanModel{t: t, mem: vfs.NewMem(), entries: map[key]Entry{}, gone: map[key]bool{}, spread: 3_000_000}
+	m := &scanModel{t: t, mem: vfs.NewMem(), entries: map[key]Entry{}, gone: map[key]bool{}, name: "key", spread: 3_000_000}
 	m.rng = rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 7))
 	m.clock.Store(1_700_000_000_000)
 	m.o = testOptions(m.mem, &m.clock)
@@ -56,7 +57,7 @@ func (m *scanModel) entry() Entry {
 	r := m.rng
 	e := Entry{
 		Flow: Flow{fmt.Sprint("b", r.IntN(2)), fmt.Sprint("t", r.IntN(3)*r.IntN(3))}, Lane: uint16(r.IntN(9)),
-		Due: m.clock.Load() - 1000 + r.Int64N(12)*r.Int64N(m.spread), Key: fmt.Sprint("key", m.n),
+		Due: m.clock.Load() - 1000 + r.Int64N(12)*r.Int64N(m.spread), Key: fmt.Sprint(m.name, m.n),
 	}
 	if !m.small {
 		e.Body = body(m.n, r.IntN(700))

@@ -31,7 +31,7 @@ func testOptions(fs vfs.FS, clock *atomic.Int64) Options {
 	}
 	o.SegmentBytes, o.Window, o.Horizon = minSegmentBytes, 4, 2*time.Second
 	o.poll, o.backoff, o.spacePoll, o.manifestBytes = time.Millisecond, time.Millisecond, time.Millisecond, 2048
-	o.scanBatch, o.scanLines = 7, 300
+	o.scanBatch, o.scanLines, o.importWindow = 7, 300, 40
 	if os.Getenv("TIMER_LOG") != "" {
 		o.Log = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}

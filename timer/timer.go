@@ -90,6 +90,7 @@ type Options struct {
 	scanBatch     int           // entries that a scan looks at per hold of the lock
 	scanLines     int           // index lines that one page of a scan reads
 	spacePoll     time.Duration // between two looks at the free space
+	importWindow  int           // pending entries that an import compares with at a time, but for those due in one millisecond
 }
 
 // DefaultOptions returns every default but Dir, which has none.
@@ -123,6 +124,7 @@ func DefaultOptions() Options {
 		scanBatch:     1024,
 		scanLines:     64 << 10,
 		spacePoll:     200 * time.Millisecond,
+		importWindow:  64 << 10,
 	}
 }
 
@@ -190,6 +192,7 @@ func (o Options) withDefaults() (Options, error) {
 	o.scanBatch = orDefault(o.scanBatch, d.scanBatch)
 	o.scanLines = orDefault(o.scanLines, d.scanLines)
 	o.spacePoll = orDefault(o.spacePoll, d.spacePoll)
+	o.importWindow = orDefault(o.importWindow, d.importWindow)
 	if o.SegmentBytes < minSegmentBytes || o.SegmentBytes > maxSegmentBytes {
 		return o, fmt.Errorf("timer: segment size %d is outside %d..%d bytes", o.SegmentBytes, minSegmentBytes, maxSegmentBytes)
 	}
