@@ -159,7 +159,7 @@ func readSpan(rows []*loaded) {
 	for _, l := range rows {
 		at := l.row.off - first.off
 		if end := at + int64(l.row.length); end <= int64(n) {
-			if r, ok := parseRecord(b[at:end], first.home.seed); ok && r.lsn == l.row.lsn {
+			if r, ok := parseRecord(b[at:end], first.home.seed); ok {
 				l.rec = r
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"testing"
+	"testing/iotest"
 )
 
 // portEntries are some entries with fields of all sorts.
@@ -108,10 +109,14 @@ func TestPortableStreamWithAFlippedBit(t *testing.T) {
 	for bit := range 8 * len(b) {
 		c := slices.Clone(b)
 		c[bit/8] ^= 1 << (bit % 8)
-		got, err := readPort(bytes.NewReader(c))
+		r := bytes.NewReader(c)
+		got, err := readPort(iotest.OneByteReader(r))
 		before := 0
 		for before < len(want) && frames[before+1] <= bit/8 {
 			before++
+		}
+		if at := frames[before]; bit/8 >= at+4 && bit/8 < at+frameHead && len(c)-r.Len() > at+frameHead {
+			t.Fatalf("bit %d of byte %d: the length of the frame at %d was believed", bit%8, bit/8, at)
 		}
 		if !errors.Is(err, ErrDamagedExport) || !sameEntries(got, want[:before]) {
 			t.Fatalf("bit %d of byte %d: %d entries, %v", bit%8, bit/8, len(got), err)
@@ -129,6 +134,12 @@ func TestPortableStreamWithFramesOutOfPlace(t *testing.T) {
 	newer := slices.Clone(b)
 	newer[12]++
 	le.PutUint32(newer[8:], checksum(0, newer[12:portHead]))
+	odd := func(i, off int, v byte) []byte { // right by its checksums
+		c := slices.Clone(b)
+		c[at[i]+off] = v
+		resign(c)
+		return c
+	}
 	for name, tc := range map[string]struct {
 		stream []byte
 		good   int
@@ -146,6 +157,12 @@ func TestPortableStreamWithFramesOutOfPlace(t *testing.T) {
 		"a text":            {[]byte("hello, world"), 0, ErrDamagedExport},
 		"nothing":           {nil, 0, ErrDamagedExport},
 		"a newer version":   {newer, 0, ErrExportVersion},
+		"a version 0":       {odd(0, 12-portHead, 0), 0, ErrDamagedExport},
+		"not zero":          {odd(1, 9, 1), 1, ErrDamagedExport},
+		"of no known kind":  {odd(1, 8, 3), 1, ErrExportVersion},
+		"names too long":    {odd(0, 13, 1), 0, ErrDamagedExport},
+		"an end with more":  {odd(1, 8, frameEnd), 1, ErrDamagedExport},
+		"an end with lane":  {odd(4, 10, 1), 4, ErrDamagedExport},
 		"wrong count":       {appendEndFrame(join(frame(0)), 2, frameSeed(checksum(0, b[:portHead]), 1)), 1, ErrDamagedExport},
 	} {
 		got, err := readPort(bytes.NewReader(tc.stream))
@@ -195,7 +212,6 @@ func resign(b []byte) {
 		return
 	}
 	copy(b, portMagic)
-	le.PutUint32(b[12:], portVersion)
 	le.PutUint32(b[8:], checksum(0, b[12:portHead]))
 	head := checksum(0, b[:portHead])
 	at := portHead
