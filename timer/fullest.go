@@ -34,7 +34,7 @@ type Fullest struct {
 // count. A second costs two lookups in each run rather than a look at all its entries. After reading about 128 MiB of index a call
 // ends early and says up to where it came, always at the end of a second.
 //
-// It reads the disk and may be called from any goroutine. Entries whose index page is damaged are not reliably counted. Errors: ErrClosed, or what the disk said.
+// It reads the disk and may be called from any goroutine. Lost entries may count until they are noticed. Errors: ErrClosed, or what the disk said.
 func (s *Store) Fullest(from, to int64, n int) (Fullest, error) {
 	if n < 1 || n > maxFullest {
 		return Fullest{}, fmt.Errorf("timer: the %d fullest seconds: ask for 1 to %d", n, maxFullest)

@@ -79,7 +79,7 @@ const (
 
 // List returns pending entries in (due, LSN) order, page by page. An entry that is pending all the time while the pages are read is
 // in exactly one of them; what comes or goes meanwhile may be in one. Each call does a bounded amount of work, so a page may
-// have fewer rows than the limit, even none, and not be the last. Entries whose index page is damaged are missing.
+// have fewer rows than the limit, even none, and not be the last.
 //
 // It reads the disk and may be called from any goroutine. Errors: ErrClosed, or what the disk said.
 func (s *Store) List(q Query) (Page, error) {
