@@ -19,9 +19,6 @@ func aheadRig(t *testing.T, budget int64) (r *rig, runReads *atomic.Int64) {
 	for r.s.Stats().Seals == 0 {
 		r.put(1, 3600_000, 900)
 	}
-	r.s.mu.Lock()
-	r.s.sealing = nil
-	r.s.mu.Unlock()
 	runReads = new(atomic.Int64)
 	r.fs.Set(func(op vfs.Op, path string) *vfs.Fault {
 		if op == vfs.OpRead && strings.Contains(path, runPrefix) {

@@ -142,12 +142,18 @@ func FuzzScanRecords(f *testing.F) {
 			b[at] ^= x
 		}
 		end := int64(4096)
-		for _, s := range scanRecords(b, 4096, 1) {
+		type found struct {
+			off int64
+			record
+		}
+		records := map[int][]found{}
+		each := func(nth int, off int64, r *record) { records[nth] = append(records[nth], found{off, *r}) }
+		for nth, s := range scanRecords(b, 4096, 1, each) {
 			if s.from < end || s.end < s.from || s.end > int64(4096+padded(len(b))) {
 				t.Fatalf("stretch %d to %d after %d", s.from, s.end, end)
 			}
 			end = s.end
-			for _, r := range s.records {
+			for _, r := range records[nth] {
 				got, ok := parseRecord(b[r.off-4096:], 1)
 				if !ok || got.lsn != r.lsn {
 					t.Fatalf("record at %d", r.off)

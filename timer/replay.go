@@ -7,10 +7,10 @@ import (
 
 // opened is a segment that recovery found.
 type opened struct {
-	seg  *segment
-	cut  int64     // where MANIFEST says its records end, 0: unknown
-	sums []stretch // without records
-	keep int       // how many stretches count
+	seg       *segment
+	cut       int64 // where MANIFEST says its records end, 0: unknown
+	stretches []stretch
+	keep      int // how many stretches count
 }
 
 // segments replays what is not sealed.
@@ -26,13 +26,8 @@ func (rc *recovery) segments() error {
 			continue
 		}
 		rc.s.segs = append(rc.s.segs, o.seg)
-		stretches, err := o.scan()
-		if err != nil {
+		if o.stretches, err = o.scan(nil); err != nil {
 			return err
-		}
-		for _, t := range stretches {
-			t.records = nil
-			o.sums = append(o.sums, t)
 		}
 		segs = append(segs, o)
 	}
@@ -102,7 +97,8 @@ func (rc *recovery) sealed(id uint64) bool {
 	return false
 }
 
-func (o *opened) scan() ([]stretch, error) {
+// scan reads the segment; see scanRecords. Records are valid while each runs.
+func (o *opened) scan(each func(nth int, off int64, r *record)) ([]stretch, error) {
 	end := o.seg.size
 	if o.cut > 0 {
 		end = min(end, o.cut)
@@ -110,11 +106,12 @@ func (o *opened) scan() ([]stretch, error) {
 	if end <= segDataStart {
 		return []stretch{{from: segDataStart, end: segDataStart}}, nil
 	}
-	b, err := readAt(o.seg.f, segDataStart, int(end-segDataStart))
+	b, free, err := readSegment(o.seg, segDataStart, end)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", o.seg.path, err)
+		return nil, err
 	}
-	return scanRecords(b, segDataStart, o.seg.seed), nil
+	defer free()
+	return scanRecords(b, segDataStart, o.seg.seed, each), nil
 }
 
 // judge tells rot from torn tails. A damaged place that a later group knew to be synced, or that lies before the end
@@ -123,7 +120,7 @@ func (o *opened) scan() ([]stretch, error) {
 func (rc *recovery) judge(segs []*opened) {
 	synced := LSN(0) // by what comes later
 	for i := len(segs) - 1; i >= 0; i-- {
-		sums := segs[i].sums
+		sums := segs[i].stretches
 		for j := len(sums) - 1; j >= 0; j-- {
 			synced = max(synced, sums[j].synced)
 			sums[j].synced = synced
@@ -133,7 +130,7 @@ func (rc *recovery) judge(segs []*opened) {
 	for i, o := range segs {
 		follows := LSN(0) // what the first group of the next segment knew
 		if i+1 < len(segs) {
-			follows = segs[i+1].sums[0].opens
+			follows = segs[i+1].stretches[0].opens
 		}
 		last = rc.judgeSegment(o, last, follows)
 	}
@@ -141,10 +138,10 @@ func (rc *recovery) judge(segs []*opened) {
 
 // judgeSegment decides how many stretches of a segment count, and returns the highest LSN up to its end.
 func (rc *recovery) judgeSegment(o *opened, last, follows LSN) LSN {
-	for j, t := range o.sums {
+	for j, t := range o.stretches {
 		last = max(last, t.last)
 		o.keep = j + 1
-		final := o.keep == len(o.sums)
+		final := o.keep == len(o.stretches)
 		rotten := false
 		switch {
 		case o.cut > 0:
@@ -152,7 +149,7 @@ func (rc *recovery) judgeSegment(o *opened, last, follows LSN) LSN {
 		case final:
 			rotten = follows > last
 		default:
-			rotten = o.sums[j+1].synced > last
+			rotten = o.stretches[j+1].synced > last
 		}
 		if rotten {
 			o.seg.rotten = true
@@ -169,17 +166,20 @@ func (rc *recovery) judgeSegment(o *opened, last, follows LSN) LSN {
 
 // replay applies the records of a segment that count.
 func (rc *recovery) replay(o *opened) error {
-	stretches, err := o.scan()
+	skip, failed := rc.sealed(o.seg.id), error(nil)
+	_, err := o.scan(func(nth int, off int64, r *record) {
+		if nth < o.keep && failed == nil {
+			failed = rc.apply(o.seg, off, r, skip)
+		}
+	})
+	if err == nil {
+		err = failed
+	}
 	if err != nil {
 		return err
 	}
-	end, skip := int64(segDataStart), rc.sealed(o.seg.id)
-	for _, t := range stretches[:o.keep] {
-		for i := range t.records {
-			if err := rc.apply(o.seg, &t.records[i], skip); err != nil {
-				return err
-			}
-		}
+	end := int64(segDataStart)
+	for _, t := range o.stretches[:o.keep] {
 		end = max(end, t.end)
 	}
 	if o.cut > 0 {
@@ -193,7 +193,7 @@ func (rc *recovery) replay(o *opened) error {
 }
 
 // apply applies one record. skip: the puts of this segment are in a run.
-func (rc *recovery) apply(seg *segment, r *scanned, skip bool) error {
+func (rc *recovery) apply(seg *segment, off int64, r *record, skip bool) error {
 	switch r.kind {
 	case kindGroup:
 		return nil
@@ -204,7 +204,7 @@ func (rc *recovery) apply(seg *segment, r *scanned, skip bool) error {
 		}
 		name := Flow{string(r.broker), string(r.topic)}
 		seg.add(&entry{
-			due: r.due, lsn: r.lsn, lane: r.lane, length: int32(r.length), off: r.off,
+			due: r.due, lsn: r.lsn, lane: r.lane, length: int32(r.length), off: off,
 			home: &seg.dataFile, flow: rc.s.wheel.flow(name),
 		}, keyHashes(&Entry{Flow: name, Key: string(r.key), Keys: string(r.keys)}))
 	case kindSettle, kindCancel:

@@ -62,10 +62,11 @@ func (s *Store) writeRun(seg *segment, pend []sealed) (*run, []sealed, error) {
 	if len(pend) == 0 {
 		return nil, nil, nil
 	}
-	src := s.sealBuffer(seg.size)
-	if n, err := seg.f.ReadAt(src, 0); n < len(src) {
-		return nil, nil, fmt.Errorf("seal %s: read it: %w", seg.path, err)
+	src, free, err := readSegment(seg, 0, seg.size)
+	if err != nil {
+		return nil, nil, fmt.Errorf("seal: %w", err)
 	}
+	defer free()
 	if pend = s.checkRecords(seg, src, pend); len(pend) == 0 {
 		return nil, nil, nil
 	}
@@ -132,14 +133,6 @@ func orderByDue(pend []sealed) []uint32 {
 		order[i] = p.index
 	}
 	return order
-}
-
-// sealBuffer returns room for a whole segment; there is only one, so that RAM stays flat.
-func (s *Store) sealBuffer(size int64) []byte {
-	if int64(cap(s.sealing)) < size {
-		s.sealing = make([]byte, size)
-	}
-	return s.sealing[:size]
 }
 
 // checkRecords returns those of pend whose records are sound.

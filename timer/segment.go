@@ -81,22 +81,18 @@ func decodeHead(b []byte, magic string) (id, epoch uint64, err error) {
 
 // stretch is what a scan found between two damaged places of a segment.
 type stretch struct {
-	from, end int64 // of its records in the file
-	records   []scanned
+	from, end int64      // of its records in the file
+	started   bool       // it has a record
 	synced    LSN        // highest LSN that a group in it knew to be synced
 	opens     LSN        // and what its first group knew
 	last      LSN        // its highest LSN
 	lost      []numbered // damaged puts right behind it; only those whose fixed part is sound
 }
 
-type scanned struct {
-	record
-	off int64
-}
-
 // scanRecords walks through the records in b, which begins at base in the file. Behind a damaged place it goes on
-// at the next intact record. The records alias b.
-func scanRecords(b []byte, base int64, seed uint32) []stretch {
+// at the next intact record. each, unless it is nil, is told of every record, with its place in the file and the number of its stretch; the
+// record aliases b.
+func scanRecords(b []byte, base int64, seed uint32, each func(nth int, off int64, r *record)) []stretch {
 	var out []stretch
 	cur := stretch{from: base, end: base}
 	for at := 0; at+headBytes <= len(b); {
@@ -112,17 +108,21 @@ func scanRecords(b []byte, base int64, seed uint32) []stretch {
 			cur = stretch{from: base + int64(at), end: base + int64(at)}
 			continue
 		}
-		cur.add(scanned{r, base + int64(at)})
+		cur.add(&r)
+		if each != nil {
+			each(len(out), base+int64(at), &r)
+		}
 		at += padded(r.length)
 		cur.end = base + int64(at)
 	}
 	return append(out, cur)
 }
 
-func (t *stretch) add(r scanned) {
-	t.records = append(t.records, r)
+func (t *stretch) add(r *record) {
+	first := !t.started
+	t.started = true
 	if r.kind == kindGroup {
-		if len(t.records) == 1 {
+		if first {
 			t.opens = LSN(r.due)
 		}
 		t.synced = max(t.synced, LSN(r.due))

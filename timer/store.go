@@ -58,7 +58,6 @@ type Store struct {
 	nextReserve  time.Duration // the janitor's: when it may try again to make RESERVE
 	pauseNow     time.Duration // the janitor's
 	sealFails    bool          // the janitor's: the last seal failed, intake does not wait for the next
-	sealing      []byte        // the janitor's, for one segment
 	noPunch      bool          // the janitor's: the file system cannot
 	looks        bool          // the janitor's: it is time to see whether something pays that is not urgent
 
