@@ -56,7 +56,7 @@ func soakDir(t *testing.T) string {
 // The children run before any test does.
 func init() {
 	if role, dir, ok := strings.Cut(os.Getenv(soakRole), ":"); ok {
-		map[string]func(dir string){"fill": soakFill, "open": soakOpen}[role](dir)
+		map[string]func(dir string){"fill": soakFill, "open": soakOpen, "rates": soakRates}[role](dir)
 		os.Exit(0)
 	}
 }
@@ -65,18 +65,40 @@ func init() {
 type soakReport struct {
 	What     string
 	Pending  int64
-	Rate     float64 // puts per second, of the last soakFew entries
-	Steady   int64   // resident bytes as they are
-	Settled  int64   // resident bytes once garbage is given back
-	Written  int64   // bytes since the start
-	Accepted int64   // bytes of put records
-	Disk     int64   // bytes that the folder takes
+	Steady   int64 // resident bytes as they are
+	Settled  int64 // resident bytes once garbage is given back
+	Written  int64 // bytes since the start
+	Accepted int64 // bytes of put records
+	Disk     int64 // bytes that the folder takes
+
+	Rate, EmptyRate float64 // puts per second beside what is pending, and in an empty folder
+	CPU, EmptyCPU   float64 // us per put
+}
+
+func (r soakReport) tell() {
+	b, err := json.Marshal(r)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(string(b))
 }
 
 func (r soakReport) String() string {
 	const mib = 1 << 20
-	return fmt.Sprintf("%s: %d pending, %.0f puts/s, resident %d MiB (%d MiB after garbage collection), written/accepted %.2f, disk/accepted %.2f",
-		r.What, r.Pending, r.Rate, r.Steady/mib, r.Settled/mib, float64(r.Written)/float64(r.Accepted), float64(r.Disk)/float64(r.Accepted))
+	out := fmt.Sprintf("%s: %d pending", r.What, r.Pending)
+	if r.Steady > 0 {
+		out += fmt.Sprintf(", resident %d MiB, %d MiB once garbage is given back", r.Steady/mib, r.Settled/mib)
+	}
+	if r.Written > 0 {
+		out += fmt.Sprintf(", written per byte %.2f", float64(r.Written)/float64(r.Accepted))
+	}
+	if r.Disk > 0 {
+		out += fmt.Sprintf(", disk per byte %.2f", float64(r.Disk)/float64(r.Accepted))
+	}
+	if r.Rate > 0 {
+		out += fmt.Sprintf(", %.0f puts/s at %.2f us CPU beside them, %.0f/s at %.2f us in an empty folder", r.Rate, r.CPU, r.EmptyRate, r.EmptyCPU)
+	}
+	return out
 }
 
 // child starts a role in a process of its own and returns its reports. It is killed by the caller, or ends.
@@ -119,31 +141,50 @@ func next(t *testing.T, reports <-chan soakReport) soakReport {
 func soakFill(dir string) {
 	l := newLoad(soakBody)
 	s, disk := openCounting(soakMust{}, dir, l.now)
-	start := disk.bytes.Load()
-	total := 0
-	tell := func(what string, rate float64) {
-		waitSealed(s)
-		time.Sleep(2 * time.Second)
-		r := soakReport{What: what, Pending: s.Stats().Pending, Rate: rate, Steady: resident(),
-			Written: disk.bytes.Load() - start, Accepted: int64(total * l.recordBytes()), Disk: diskBytes(dir)}
-		debug.FreeOSMemory()
-		r.Settled = resident()
-		b, _ := json.Marshal(r)
-		fmt.Println(string(b))
-	}
-	put := func(n int) float64 {
-		begin := time.Now()
+	start, total := disk.bytes.Load(), 0
+	put := func(n int) {
 		l.put(soakMust{}, s, n)
 		waitSealed(s)
 		total += n
-		return float64(n) / time.Since(begin).Seconds()
 	}
-	tell("few", put(soakFew))
-	put(soakPending - 2*soakFew)
-	tell("all", put(soakFew))
+	tell := func(what string) {
+		time.Sleep(2 * time.Second)
+		r := soakReport{What: what, Pending: s.Stats().Pending, Steady: resident(),
+			Written: disk.bytes.Load() - start, Accepted: int64(total * l.recordBytes()), Disk: diskBytes(dir)}
+		debug.FreeOSMemory()
+		r.Settled = resident()
+		r.tell()
+	}
+	put(soakFew)
+	tell("few")
+	put(soakPending - soakFew)
+	tell("all")
 	for {
 		put(soakFew)
 	}
+}
+
+// soakRates compares ingest beside what is pending with that of an empty folder: a million entries here and there, in turns.
+func soakRates(dir string) {
+	l := newLoad(soakBody)
+	s, _ := openCounting(soakMust{}, dir, l.now)
+	var full, empty sides
+	for turn := range 3 {
+		beside, _ := openCounting(soakMust{}, fmt.Sprint(dir, "-empty-", turn), l.now)
+		for _, x := range []struct {
+			s     *Store
+			sides *sides
+		}{{beside, &empty}, {s, &full}} {
+			waitSealed(x.s)
+			x.sides.measure(soakFew, func() {
+				l.put(soakMust{}, x.s, soakFew)
+				waitSealed(x.s)
+			})
+		}
+		beside.Close()
+	}
+	soakReport{What: "rates", Pending: s.Stats().Pending, Rate: full.perSecond(), EmptyRate: empty.perSecond(), CPU: full.cpuMicros(), EmptyCPU: empty.cpuMicros()}.tell()
+	s.Close()
 }
 
 // soakOpen opens the folder and says when it is ready.
@@ -151,14 +192,13 @@ func soakOpen(dir string) {
 	l := newLoad(soakBody)
 	s, _ := openCounting(soakMust{}, dir, l.now)
 	pending := s.Stats().Pending
-	fmt.Printf(`{"What":"open","Pending":%d}`+"\n", pending)
+	soakReport{What: "ready", Pending: pending}.tell()
 	waitSealed(s)
 	time.Sleep(2 * time.Second)
-	r := soakReport{What: "reopened", Pending: s.Stats().Pending, Steady: resident(), Disk: diskBytes(dir), Accepted: pending * int64(l.recordBytes())}
+	r := soakReport{What: "reopened", Pending: pending, Steady: resident(), Disk: diskBytes(dir), Accepted: pending * int64(l.recordBytes())}
 	debug.FreeOSMemory()
 	r.Settled = resident()
-	b, _ := json.Marshal(r)
-	fmt.Println(string(b))
+	r.tell()
 	s.Close()
 }
 
@@ -221,6 +261,9 @@ func TestSoakPending(t *testing.T) {
 	t.Logf("ready after %v", took)
 	reopened := next(t, reports)
 	opened.Wait()
+	ended, reports := child(t, "rates", dir)
+	rates := next(t, reports)
+	ended.Wait()
 
 	const mib = 1 << 20
 	for _, c := range []struct {
@@ -230,7 +273,7 @@ func TestSoakPending(t *testing.T) {
 		{"resident MiB", float64(all.Steady) / mib, 256},
 		{"resident, against fewer entries", float64(all.Steady) / float64(few.Steady), 1.1},
 		{"resident MiB after a restart", float64(reopened.Steady) / mib, 256},
-		{"slower than at the start, by a factor of", few.Rate / all.Rate, 1 / 0.85},
+		{"slower than in an empty folder, by a factor of", rates.EmptyRate / rates.Rate, 1 / 0.85},
 		{"bytes written per byte accepted", float64(all.Written) / float64(all.Accepted), 2.5},
 		{"disk per byte accepted", float64(all.Disk) / float64(all.Accepted), 1.3},
 		{"seconds to ready", took.Seconds(), 2},
