@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -16,6 +17,7 @@ import (
 type cli struct {
 	Serve   serveCmd   `cmd:"" help:"Run in front of a RocketMQ cluster."`
 	Dev     devCmd     `cmd:"" help:"Run with an embedded name server and broker, to try it; nothing else is needed."`
+	Store   storeCmd   `cmd:"" help:"Work on the data folder of a proxy that does not run."`
 	Version versionCmd `cmd:"" help:"Print version, commit and Go release."`
 }
 
@@ -23,6 +25,7 @@ type cli struct {
 type process struct {
 	ctx            context.Context
 	environ        []string
+	stdin          io.Reader
 	stdout, stderr io.Writer
 }
 
@@ -30,7 +33,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	raiseProcs()
-	os.Exit(execute(os.Args[1:], &process{ctx: ctx, environ: os.Environ(), stdout: os.Stdout, stderr: os.Stderr}))
+	os.Exit(execute(os.Args[1:], &process{ctx: ctx, environ: os.Environ(), stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}))
 }
 
 // raiseProcs gives the scheduler two threads beyond the cores: the event loops wait in raw epoll
@@ -65,7 +68,11 @@ func execute(args []string, p *process) int {
 		return fail(p, 2, fmt.Errorf("%w (see delaygate --help)", err))
 	}
 	if err := c.Run(p); err != nil {
-		return fail(p, 1, err)
+		code := 1
+		if e := (*exitError)(nil); errors.As(err, &e) {
+			code = e.code
+		}
+		return fail(p, code, err)
 	}
 	return 0
 }

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/delaygate/delaygate/timer"
+)
+
+// storeCmd is what works on the data folder of a proxy that does not run. Its commands exit with 0 when all is well, 1 when what
+// they read is damaged, 2 when they could not work.
+type storeCmd struct {
+	Export exportCmd `cmd:"" help:"Write what is pending in a data folder as a stream that import reads."`
+	Import importCmd `cmd:"" help:"Put what is in an exported stream into a data folder."`
+}
+
+// exitError is an error with an exit code of its own.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string { return e.err.Error() }
+func (e *exitError) Unwrap() error { return e.err }
+
+const (
+	exitDamaged = 1
+	exitCannot  = 2
+)
+
+func cannot(err error) error { return &exitError{exitCannot, err} }
+
+// storeDir returns the folder of the store: dir itself, or the one in a proxy's data folder. It must have files of a store.
+func storeDir(dir string) (string, error) {
+	for _, d := range []string{filepath.Join(dir, storeFolder), dir} {
+		for _, files := range []string{"MANIFEST", "seg-*", "run-*"} {
+			if found, err := filepath.Glob(filepath.Join(d, files)); err == nil && len(found) > 0 {
+				return d, nil
+			}
+		}
+	}
+	return "", cannot(fmt.Errorf("%s: there is nothing of a timer store; name the folder that the proxy was started with, --data", dir))
+}
+
+// withStore opens the store in dir, which nothing fires from, and closes it after work.
+func withStore(dir string, p *process, work func(s *timer.Store) error) error {
+	o := timer.DefaultOptions()
+	o.Dir = dir
+	o.Log = slog.New(slog.NewTextHandler(p.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	s, err := timer.Open(o)
+	if err != nil {
+		return cannot(err)
+	}
+	err = work(s)
+	if closed := s.Close(); closed != nil {
+		err = errors.Join(err, cannot(closed))
+	}
+	return err
+}
+
+type exportCmd struct {
+	Dir    string `arg:"" help:"The data folder; its proxy must not run." placeholder:"DIR" type:"existingdir"`
+	Output string `short:"o" help:"Write to a new file instead of standard output." placeholder:"FILE"`
+}
+
+func (c *exportCmd) Run(p *process) error {
+	if c.Output == "" {
+		return c.export(p, p.stdout)
+	}
+	f, err := os.OpenFile(c.Output, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return cannot(err)
+	}
+	err = c.export(p, f)
+	if err == nil {
+		err = f.Sync()
+	}
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	if err != nil && !isDamage(err) {
+		return cannot(errors.Join(err, os.Remove(c.Output)))
+	}
+	return err
+}
+
+func isDamage(err error) bool {
+	e := (*exitError)(nil)
+	return errors.As(err, &e) && e.code == exitDamaged
+}
+
+func (c *exportCmd) export(p *process, w io.Writer) error {
+	dir, err := storeDir(c.Dir)
+	if err != nil {
+		return err
+	}
+	return withStore(dir, p, func(s *timer.Store) error {
+		did, err := s.Export(p.ctx, w, timer.Filter{})
+		if err != nil {
+			return cannot(err)
+		}
+		fmt.Fprintf(p.stderr, "%d messages exported, %d bytes\n", did.Entries, did.Bytes)
+		if did.Damaged > 0 {
+			return &exitError{exitDamaged, fmt.Errorf("%d messages are damaged on the disk and not in the export", did.Damaged)}
+		}
+		return nil
+	})
+}
+
+type importCmd struct {
+	Dir  string `arg:"" help:"The data folder, made if it is not there; its proxy must not run." placeholder:"DIR"`
+	File string `arg:"" optional:"" help:"The exported stream; standard input if it is left out." placeholder:"FILE" type:"existingfile"`
+}
+
+func (c *importCmd) Run(p *process) error {
+	r := p.stdin
+	if c.File != "" {
+		f, err := os.Open(c.File)
+		if err != nil {
+			return cannot(err)
+		}
+		defer f.Close()
+		r = f
+	}
+	return withStore(filepath.Join(c.Dir, storeFolder), p, func(s *timer.Store) error { return importInto(p.ctx, p, s, r) })
+}
+
+func importInto(ctx context.Context, p *process, s *timer.Store, r io.Reader) error {
+	did, err := s.Import(ctx, r)
+	switch {
+	case errors.Is(err, timer.ErrDamagedExport):
+		return &exitError{exitDamaged, err}
+	case err != nil:
+		return cannot(err)
+	}
+	fmt.Fprintf(p.stderr, "%d messages imported, %d were pending already\n", did.Taken, did.Skipped)
+	return nil
+}
