@@ -64,7 +64,7 @@
 // again leaves the bytes in it that do not change intact, and what fsync reported stays. Format version: 1.
 //
 //	LOCK                   held with flock while a Store is open
-//	RESERVE                nothing but space, see Full disks
+//	RESERVE                nothing but space, which sealing may use on a full disk
 //	MANIFEST               which files count
 //	seg-<id, 16 hex>       intake segment
 //	run-<id, 16 hex>       sealed run
@@ -206,7 +206,7 @@
 //	bits in MANIFEST, run not punched        punched when the next round pays
 //	run punched, hole not on the disk yet    as before it: nobody reads there
 //	MANIFEST.tmp written, not renamed        unlinked; the old MANIFEST counts
-//	RESERVE made or given up, not synced     it is there or not; taken if it has its size
+//	RESERVE made or given up, not synced     it is there or not; what it occupies counts, the rest is made again
 //	Open had no room for MANIFEST            nothing was written or unlinked but blank segments and RESERVE; the next Open begins anew
 //
 // A damaged place in a segment is a torn tail if nothing proves that it was ever synced, and cuts the segment there. It is rot, skipped, counted and
@@ -261,12 +261,13 @@
 // every 200 ms and whenever the janitor has done something.
 //
 // A new segment and a merge leave alone what is kept for seals. RESERVE has the size of one seal of a full segment, really taken from
-// the disk; MANIFEST is given the last 1 MiB of it (of a smaller segment: its size) before anything else is given up. When a seal, an edit of MANIFEST or a segment without which the writer could not go on finds the disk full, retired files that nobody reads any more
-// go first, then blank segments, then RESERVE, which is made again once there is room. So settles, cancels and seals go on where Put does not: settles fill
+// the disk. When a seal, or a segment without which the writer cannot go on, finds the disk full, retired files that nobody reads any more
+// go first, then blank segments, then RESERVE. For MANIFEST the last 1 MiB of RESERVE goes before all of these (as much as a segment has, if that is
+// less). RESERVE is made whole again once there is room. So settles, cancels and seals go on where Put does not: settles fill
 // the open segment and the next one, and a full segment is sealed, which makes it the next blank one. Where even RESERVE is used up by
 // others, settles wait in RAM. On a disk whose free space cannot be told, ENOSPC alone decides.
 //
-// Open gives up blank segments, then RESERVE for MANIFEST. If there is still no room for it or for an open segment, Put refuses and settles wait, while
+// Open does the same for MANIFEST. If there is still no room for it or for an open segment, Put refuses and settles wait, while
 // what is pending fires; the janitor writes MANIFEST before it writes or unlinks anything else, and an open segment comes like any next one.
 //
 // # The clock
