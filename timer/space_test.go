@@ -433,9 +433,6 @@ func TestOpenOnAFullDisk(t *testing.T) {
 			full.Store(false)
 			r.wantPuts()
 			r.until("settles are durable", func() bool { return r.s.Stats().Settling == 0 })
-			r.kill(true)
-			r.wantPending(1)
-			r.wantCorrupt(false)
 			r.calm()
 			r.s.mu.Lock()
 			known := 1 + len(r.s.segs) + len(r.s.runs) // with the next segment
@@ -443,6 +440,9 @@ func TestOpenOnAFullDisk(t *testing.T) {
 			if got := append(r.names(segPrefix, ""), r.names(runPrefix, "")...); len(got) != known {
 				t.Fatalf("%d segments and runs are known, there are %v", known, got)
 			}
+			r.kill(true)
+			r.wantPending(1)
+			r.wantCorrupt(false)
 		})
 	}
 }
@@ -453,9 +453,13 @@ func TestKilledWhileMANIFESTHasNoRoom(t *testing.T) {
 	r.put(40, 5000, 900)
 	r.calm()
 	var tries atomic.Int64
-	for range 3 {
+	for round := range 4 {
 		r.mem.Kill()
-		r.mem = r.mem.AfterPowerLoss(nil, 0)
+		if round%2 == 0 {
+			r.mem = r.mem.AfterKill()
+		} else {
+			r.mem = r.mem.AfterPowerLoss(nil, 0)
+		}
 		r.s.Close()
 		r.fs = vfs.NewFaulty(r.mem)
 		r.fs.Set(func(op vfs.Op, path string) *vfs.Fault {
@@ -543,7 +547,7 @@ func TestReserveOfAnotherSizeIsMadeAgain(t *testing.T) {
 	r.calm()
 	for _, segment := range []int64{32 << 10, 16 << 10} {
 		r.o.SegmentBytes = segment
-		r.kill(true)
+		r.kill(false)
 		r.calm()
 		if r.reserveSize() != sealNeed(segment, 0) {
 			t.Fatal(segment, r.reserveSize())
@@ -615,7 +619,7 @@ func TestSettlesGoOnWhereNothingCanBeSealed(t *testing.T) {
 	r.mem = r.mem.AfterKill()
 	r.s.Close()
 	r.mem.Remove("/data/" + reserveName)
-	for _, name := range r.names(freePrefix, "") {
+	for _, name := range append(r.names(freePrefix, ""), r.names(segPrefix, "")[1:]...) { // blank, all of them
 		r.mem.Remove("/data/" + name)
 	}
 	noSegments.Store(true)
