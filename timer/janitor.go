@@ -334,8 +334,8 @@ func (s *Store) dispose(d *dataFile) error {
 		return s.o.FS.Remove(d.path)
 	}
 	free := s.path(fileName(freePrefix, d.id))
-	if err := s.o.FS.Rename(d.path, free); err != nil {
-		return err
+	if s.o.FS.Rename(d.path, free) != nil { // no room in the folder, perhaps
+		return s.o.FS.Remove(d.path)
 	}
 	s.setFree(append(s.free, free))
 	return nil

@@ -513,8 +513,22 @@ func TestRestartOnAFullDiskKeepsTheReserveForSeals(t *testing.T) {
 			t.Fatalf("the reserve has %d of %d bytes: %+v", r.s.reserved.Load(), r.s.reserveBytes(), st)
 		}
 	}
+	r.looksAtTheDisk(50) // the janitor has nothing to do any more
 	r.mem.SetCapacity(0)
 	r.calm()
+}
+
+// looksAtTheDisk waits until the free space was looked at n times more.
+func (r *rig) looksAtTheDisk(n int64) {
+	r.t.Helper()
+	var looks atomic.Int64
+	r.fs.Set(func(op vfs.Op, _ string) *vfs.Fault {
+		if op == vfs.OpFree {
+			looks.Add(1)
+		}
+		return nil
+	})
+	r.until("looks at the disk", func() bool { return looks.Load() >= n })
 }
 
 // A copy of a folder has a hole where RESERVE had zeros.
