@@ -70,7 +70,7 @@ const mostByKey = 100
 // gets what is known of the entries that had the key: Fired if one of them was, else CancelledBefore, else Unknown.
 // It reads the disk: see Find, and Cancel for what is known of entries that are not pending, and for the errors.
 func (s *Store) CancelByKey(topic, key string, done func(Outcome, error)) (several []Row) {
-	rows, err := s.Find(topic, key, mostByKey)
+	rows, err := s.Find(Search{Topic: topic, Key: key, Limit: mostByKey})
 	if err != nil {
 		done(0, err)
 		return nil

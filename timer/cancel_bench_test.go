@@ -1,9 +1,14 @@
 package timer
 
 import (
+	"fmt"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"testing"
+	"time"
 )
 
 // BenchmarkCancel cancels half of what is pending, in random order, at most benchWindow unanswered: from unsealed
@@ -74,4 +79,47 @@ func (l *load) cancel(b *testing.B, s *Store, keys []key) {
 		s.Cancel(k.due, k.lsn, done)
 	}
 	x.wait(len(keys))
+}
+
+// BenchmarkFind looks for unique and business keys of random entries; TIMER_PENDING says among how many, default 200000.
+func BenchmarkFind(b *testing.B) {
+	pending := 200_000
+	if text := os.Getenv("TIMER_PENDING"); text != "" {
+		var err error
+		if pending, err = strconv.Atoi(text); err != nil {
+			b.Fatal(err)
+		}
+	}
+	l := newLoad(benchBodies[0])
+	s, _ := openCounting(b, filepath.Join(b.TempDir(), "store"), l.now)
+	defer s.Close()
+	due := l.due
+	l.due = func(i int) int64 {
+		l.entry.Key, l.entry.Keys = fmt.Sprintf("%0*d", benchKey, i), fmt.Sprint("order", i/2)
+		return due(i)
+	}
+	l.names = l.names[:1]
+	l.put(b, s, pending)
+	waitSealed(s)
+	var took []time.Duration
+	b.ResetTimer()
+	for range b.N {
+		i := rand.IntN(pending)
+		k, want := fmt.Sprintf("%0*d", benchKey, i), 1
+		if i%2 == 0 {
+			k, want = fmt.Sprint("order", i/2), 2-(i+1)/pending
+		}
+		start := time.Now()
+		rows, err := s.Find(Search{Topic: l.names[0].Topic, Key: k})
+		took = append(took, time.Since(start))
+		if err != nil || len(rows) != want {
+			b.Fatalf("%+v, %v", rows, err)
+		}
+	}
+	b.StopTimer()
+	slices.Sort(took)
+	st := s.Stats()
+	b.ReportMetric(float64(st.Runs), "runs")
+	b.ReportMetric(float64(st.Pending), "pending")
+	b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "p99-us")
 }

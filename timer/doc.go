@@ -16,7 +16,7 @@
 //   - An entry is either fired or cancelled. Cancel answers once that is durable: what was cancelled does not fire, nor
 //     after a power loss (SyncAlways).
 //   - RAM does not grow with the number of entries in runs, but for one or two bits each. Bodies are read ahead within a budget. A flow has at most
-//     Options.Window entries in the wheel; unsealed segments have their index in RAM, and 8 bytes for each key.
+//     Options.Window entries in the wheel; unsealed segments have their index in RAM, and 12 bytes for each key.
 //
 // # Goroutines and locks
 //

@@ -9,17 +9,26 @@ import (
 
 const findBatch = 256 // entries that are looked at together
 
-// Find returns the entries of a topic that have a key, be it their unique key or one of their business keys: at most limit (1 to 10000; 0: 100), those
-// that are pending before all others, in (due, LSN) order each. Of entries that are not pending any more it tells those whose record
-// happens to be still there. With limit rows there may be more. Row.Key and Row.Keys are filled.
+// Search says what Find looks for.
+type Search struct {
+	Topic string
+	Key   string // the unique key of an entry, or one of its business keys
+	Limit int    // most rows, 1 to 10000; 0: 100
+	// First and Last bound the numbers that Put gave; 0: no bound. What was put at about the same time is found with few reads.
+	First, Last LSN
+}
+
+// Find returns entries of a topic that have a key, those that are pending before all others, in (due, LSN) order each. Of entries that are not
+// pending any more it tells those whose record happens to be still there. With Limit rows there may be more.
+// Row.Key and Row.Keys are filled.
 //
 // It takes about two reads of the disk per run and two per row. Where a part of a run's key table is damaged, all pending records of
 // that run are read instead, which is slow, counted in Stats.Corrupt and logged once.
 //
 // Any goroutine. Errors: ErrClosed, or what the disk said.
-func (s *Store) Find(topic, key string, limit int) ([]Row, error) {
-	limit, err := checkLimit(limit)
-	if err != nil || key == "" {
+func (s *Store) Find(q Search) ([]Row, error) {
+	limit, err := checkLimit(q.Limit)
+	if err != nil || q.Key == "" {
 		return nil, err
 	}
 	v, err := s.openView(everything())
@@ -27,9 +36,12 @@ func (s *Store) Find(topic, key string, limit int) ([]Row, error) {
 		return nil, err
 	}
 	defer v.close()
-	f := &finder{v: v, topic: []byte(topic), key: []byte(key), limit: limit}
+	f := &finder{v: v, topic: []byte(q.Topic), key: []byte(q.Key), limit: limit, first: q.First, last: q.Last}
+	if f.last == 0 {
+		f.last = maxLSN
+	}
 	if err := f.find(); err != nil {
-		return nil, s.failed("find key "+key+" of topic "+topic, err)
+		return nil, s.failed("find key "+q.Key+" of topic "+q.Topic, err)
 	}
 	return f.result(), nil
 }
@@ -44,7 +56,7 @@ func (s *Store) FindLSN(lsn LSN) (Row, error) {
 		return Row{}, err
 	}
 	defer v.close()
-	f := &finder{v: v, limit: 1}
+	f := &finder{v: v, limit: 1, last: maxLSN}
 	if err := f.findLSN(lsn); err != nil {
 		return Row{}, s.failed(fmt.Sprintf("find lsn %d", lsn), err)
 	}
@@ -61,9 +73,12 @@ type finder struct {
 	v          *view
 	topic, key []byte // nil: any
 	limit      int
+	first      LSN // only entries with these numbers
+	last       LSN
 	pending    []Row
 	over       []Row // settled or cancelled
 	batch      []met
+	buf        []byte // for a page of the key table and one of the index
 }
 
 func (f *finder) full() bool { return len(f.pending) >= f.limit }
@@ -80,20 +95,40 @@ func (f *finder) find() error {
 	hash := keyHash(f.topic, f.key, new([]byte))
 	runs := f.v.runs // looking at entries of segments may add the runs that they were sealed into
 	for _, g := range f.v.segs {
-		for _, l := range g.keys {
-			if l.hash != uint32(hash) {
-				continue
-			}
-			if err := f.add(g.entries[l.at].met()); err != nil || f.full() {
-				return err
-			}
+		if err := f.findInSegment(g, uint32(hash)); err != nil || f.full() {
+			return err
 		}
 	}
-	if err := f.flush(); err != nil {
-		return err
-	}
 	for _, r := range runs {
+		if r.maxLSN < f.first || r.minLSN > f.last {
+			continue
+		}
 		if err := f.findInRun(r, hash); err != nil || f.full() {
+			return err
+		}
+	}
+	return nil
+}
+
+// findInSegment adds what the keys of a segment say.
+func (f *finder) findInSegment(g segView, hash uint32) error {
+	mu := &f.v.s.mu
+	mu.Lock()
+	line := g.keys.first(hash)
+	mu.Unlock()
+	var places []uint32
+	for line != 0 && !f.full() {
+		mu.Lock()
+		places, line = g.keys.next(line, hash, places[:0], findBatch)
+		mu.Unlock()
+		for _, at := range places {
+			if int(at) < len(g.entries) { // else it came after the view was taken
+				if err := f.add(g.entries[at].met()); err != nil {
+					return err
+				}
+			}
+		}
+		if err := f.flush(); err != nil {
 			return err
 		}
 	}
@@ -102,6 +137,9 @@ func (f *finder) find() error {
 
 // add takes an entry that may be one of those wanted.
 func (f *finder) add(m met) error {
+	if m.lsn < f.first || m.lsn > f.last {
+		return nil
+	}
 	f.batch = append(f.batch, m)
 	if len(f.batch) < findBatch {
 		return nil
@@ -161,9 +199,12 @@ func (f *finder) check(rows []scanRow, to []Row) ([]Row, error) {
 
 // findInRun adds what the key table of a run says. Where it is damaged, all records are read instead.
 func (f *finder) findInRun(r *run, hash uint64) error {
-	b, page := make([]byte, pageBytes), -1
+	if f.buf == nil {
+		f.buf = make([]byte, 2*pageBytes)
+	}
+	b, page := f.buf[pageBytes:], -1
 	var failed error
-	err := r.eachOrd(hash, func(ord uint32) (bool, error) {
+	err := r.eachOrd(hash, f.buf[:pageBytes], func(ord uint32) (bool, error) {
 		if int64(ord) >= int64(r.entries) {
 			return false, fmt.Errorf("%w: the key table of %s names entry %d of %d", ErrCorrupt, r.path, ord, r.entries)
 		}

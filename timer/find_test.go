@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -47,7 +48,7 @@ func (f *findRig) putKeys(n int) {
 // wantFound wants exactly these entries, in this order, in these states.
 func (f *findRig) wantFound(topic, k string, want map[int]State) {
 	f.t.Helper()
-	rows, err := f.s.Find(topic, k, 0)
+	rows, err := f.s.Find(Search{Topic: topic, Key: k})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -107,16 +108,16 @@ func TestFindByEachKey(t *testing.T) {
 	if _, err := f.s.FindLSN(f.s.Stats().LastLSN + 7); !errors.Is(err, ErrNotPending) {
 		t.Fatal(err)
 	}
-	if rows, err := f.s.Find("topic1", "all", 3); len(rows) != 3 || err != nil {
+	if rows, err := f.s.Find(Search{Topic: "topic1", Key: "all", Limit: 3}); len(rows) != 3 || err != nil {
 		t.Fatalf("%+v, %v", rows, err)
 	}
 	for _, limit := range []int{-1, maxRows + 1} {
-		if _, err := f.s.Find("topic1", "all", limit); err == nil {
+		if _, err := f.s.Find(Search{Topic: "topic1", Key: "all", Limit: limit}); err == nil {
 			t.Fatalf("limit %d passes", limit)
 		}
 	}
 	mustClose(t, f.s)
-	if _, err := f.s.Find("topic1", "all", 3); !errors.Is(err, ErrClosed) {
+	if _, err := f.s.Find(Search{Topic: "topic1", Key: "all", Limit: 3}); !errors.Is(err, ErrClosed) {
 		t.Fatal(err)
 	}
 	if _, err := f.s.FindLSN(f.lsns[0]); !errors.Is(err, ErrClosed) {
@@ -150,7 +151,7 @@ func TestFindTellsStates(t *testing.T) {
 		f.wantFound("topic1", fmt.Sprint("u", i), map[int]State{i: state})
 		f.wantByLSN(i, state)
 	}
-	rows, err := f.s.Find("topic1", "all", 3)
+	rows, err := f.s.Find(Search{Topic: "topic1", Key: "all", Limit: 3})
 	if err != nil || len(rows) != 3 {
 		t.Fatalf("%+v, %v", rows, err)
 	}
@@ -170,28 +171,141 @@ func TestFindWithDamagedKeyTable(t *testing.T) {
 	for page := 0; page < run.keyPages(); page += 2 {
 		r.flip(fileName(runPrefix, run.id), run.keysOff+int64(page)*pageBytes+pageHead+3)
 	}
-	cancelled, err := r.s.Find("t", "k100", 1)
+	cancelled, err := r.s.Find(Search{Topic: "t", Key: "k100", Limit: 1})
 	if err != nil || len(cancelled) != 1 {
 		t.Fatalf("%+v, %v", cancelled, err)
 	}
 	r.wantCancel(3600_000+100, cancelled[0].LSN, Cancelled)
 	for i := 0; i < n; i += 97 {
-		rows, err := r.s.Find("t", fmt.Sprint("k", i), 0)
+		rows, err := r.s.Find(Search{Topic: "t", Key: fmt.Sprint("k", i)})
 		if err != nil || len(rows) != 1 || rows[0].Due != rigNow+3600_000+int64(i) {
 			t.Fatalf("%d: %+v, %v", i, rows, err)
 		}
 	}
-	rows, err := r.s.Find("t", "third1", n)
-	rows = slices.DeleteFunc(rows, func(r Row) bool { return r.State.over() })
-	lsns := map[LSN]bool{}
-	for _, r := range rows {
-		lsns[r.LSN] = true
-	}
-	if err != nil || len(rows) != n/3 || len(lsns) != len(rows) {
-		t.Fatalf("%d rows of %d entries, %v", len(rows), len(lsns), err)
-	}
 	if st := r.s.Stats(); st.Corrupt != 1 {
 		t.Fatalf("%d corrupt", st.Corrupt)
+	}
+}
+
+// What was found before the damage is not found twice.
+func TestFindAcrossDamagedKeyPage(t *testing.T) {
+	const n, keys = 2000, 4
+	r, run := sealedRun(t, n, func(i int) *Entry {
+		return &Entry{Flow: Flow{"b", "t"}, Due: rigNow + 3600_000 + int64(i), Keys: fmt.Sprint("part", i%keys)}
+	})
+	partly := 0
+	for part := range keys {
+		k := fmt.Sprint("part", part)
+		page, _, err := run.firstKeyPage(keyHash("t", k, new([]byte)), make([]byte, pageBytes))
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := run.keysOff + int64(page+1)*pageBytes + pageHead
+		r.flip(fileName(runPrefix, run.id), at)
+		if before, err := run.ordsOf("t", k); len(before) > 0 && err != nil {
+			partly++
+		}
+		rows, err := r.s.Find(Search{Topic: "t", Key: k, Limit: n})
+		lsns := map[LSN]bool{}
+		for _, r := range rows {
+			lsns[r.LSN] = true
+		}
+		if err != nil || len(rows) != n/keys || len(lsns) != len(rows) {
+			t.Fatalf("%s: %d rows of %d entries, %v", k, len(rows), len(lsns), err)
+		}
+		r.flip(fileName(runPrefix, run.id), at) // well again
+	}
+	if partly == 0 {
+		t.Fatal("no key was found in part before the damage")
+	}
+}
+
+func TestFindAmongNumbers(t *testing.T) {
+	f := newFindRig(t)
+	for _, c := range []struct{ first, last, from, to int }{
+		{-1, -1, 1, 15}, {3, -1, 3, 15}, {-1, 9, 1, 9}, {5, 5, 5, 5}, {4, 12, 5, 11}, {12, 12, 13, 11}, {9, 3, 9, 3},
+	} {
+		q := Search{Topic: "topic1", Key: "all"}
+		if c.first >= 0 {
+			q.First = f.lsns[c.first]
+		}
+		if c.last >= 0 {
+			q.Last = f.lsns[c.last]
+		}
+		rows, err := f.s.Find(q)
+		if err != nil || len(rows) != max(0, (c.to-c.from)/2+1) {
+			t.Fatalf("%+v: %d rows, %v", c, len(rows), err)
+		}
+		for i, r := range rows {
+			if r.LSN != f.lsns[c.from+2*i] {
+				t.Fatalf("%+v: row %d is %+v", c, i, r)
+			}
+		}
+	}
+}
+
+// Keys of a segment that a crash left are known before it is sealed.
+func TestFindInReplayedSegment(t *testing.T) {
+	f := &findRig{rig: newRig(t)}
+	f.putKeys(4)
+	f.mem.Kill()
+	f.mem = f.mem.AfterPowerLoss(nil, 0)
+	f.s.Close()
+	f.fs = vfs.NewFaulty(f.mem)
+	f.fs.Set(func(op vfs.Op, path string) *vfs.Fault {
+		if op == vfs.OpCreate && strings.HasPrefix(path, "/data/"+runPrefix) {
+			return &vfs.Fault{Err: syscall.EIO}
+		}
+		return nil
+	})
+	f.o.FS = f.fs
+	f.s = mustOpen(t, f.o)
+	f.wantFound("topic1", "u3", map[int]State{3: StateWaiting})
+	f.wantFound("topic0", "all", map[int]State{0: StateWaiting, 2: StateWaiting})
+	if n := f.s.Stats().Runs; n != 0 {
+		t.Fatalf("%d runs", n)
+	}
+}
+
+// A segment that is sealed while a search goes on shows its entries once.
+func TestFindDuringSeal(t *testing.T) {
+	f := &findRig{rig: newRig(t)}
+	f.putKeys(4)
+	v, err := f.s.openView(everything())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.sealAll(80_000)
+	s := &finder{v: v, topic: []byte("topic1"), key: []byte("all"), limit: 10, last: maxLSN}
+	err = s.find()
+	v.close()
+	if rows := s.result(); err != nil || len(rows) != 2 || rows[0].LSN != f.lsns[1] || rows[1].LSN != f.lsns[3] {
+		t.Fatalf("%+v, %v", rows, err)
+	}
+}
+
+func TestSegKeys(t *testing.T) {
+	var k segKeys
+	if k.first(7) != 0 {
+		t.Fatal("something in nothing")
+	}
+	hashes := []uint32{7, 7 + 1<<20, 9, 7, 0, 7, 1<<32 - 1}
+	for i, h := range hashes {
+		k.add(h, uint32(i), 4096)
+	}
+	if len(k.heads) != 4096/bytesPerHead {
+		t.Fatalf("%d heads", len(k.heads))
+	}
+	for _, step := range []int{1, 2, 100} {
+		for h, want := range map[uint32][]uint32{7: {5, 3, 0}, 7 + 1<<20: {1}, 9: {2}, 0: {4}, 1<<32 - 1: {6}, 8: nil, 15: nil} {
+			var got []uint32
+			for line := k.first(h); line != 0; {
+				got, line = k.next(line, h, got, step)
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("%d by %d: %v, want %v", h, step, got, want)
+			}
+		}
 	}
 }
 
@@ -205,7 +319,7 @@ func TestFindOnFailingDisk(t *testing.T) {
 		return nil
 	})
 	for _, k := range []string{"u1", "u9"} {
-		if rows, err := f.s.Find("topic1", k, 0); !errors.Is(err, syscall.EIO) {
+		if rows, err := f.s.Find(Search{Topic: "topic1", Key: k}); !errors.Is(err, syscall.EIO) {
 			t.Fatalf("%s: %+v, %v", k, rows, err)
 		}
 	}
@@ -284,10 +398,10 @@ func TestFindBelievesTheRecord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if rows, err := r.s.Find("t", b, 0); len(rows) != 0 || err != nil {
+	if rows, err := r.s.Find(Search{Topic: "t", Key: b}); len(rows) != 0 || err != nil {
 		t.Fatalf("%s for %s: %+v, %v", a, b, rows, err)
 	}
-	if rows, err := r.s.Find("t", a, 0); len(rows) != 1 || rows[0].LSN != lsn || err != nil {
+	if rows, err := r.s.Find(Search{Topic: "t", Key: a}); len(rows) != 1 || rows[0].LSN != lsn || err != nil {
 		t.Fatalf("%+v, %v", rows, err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"math"
 	"math/bits"
 	"slices"
 	"sort"
@@ -58,12 +59,6 @@ func sortedKeyLines(lines []keyLine) []keyLine {
 		start = end
 	}
 	return sorted
-}
-
-// segKey is a line of the keys of an unsealed segment.
-type segKey struct {
-	hash uint32 // the low half: whether it is the right key is seen from the record
-	at   uint32 // place in segment.entries
 }
 
 // keyHashes returns the low halves of the hashes of an entry's keys, the unique one first.
@@ -151,27 +146,15 @@ func (r *run) keyPageOK(page int, b []byte) (int, bool) {
 
 func keyAt(b []byte, i int) keyLine { return getKeyLine(b[pageHead+i*keyBytes:]) }
 
-// ordsOf returns the numbers of the entries with that key hash.
-func (r *run) ordsOf(hash uint64) (ords []uint32, err error) {
-	err = r.eachOrd(hash, func(ord uint32) (bool, error) {
-		ords = append(ords, ord)
-		return true, nil
-	})
-	return ords, err
-}
-
 // eachOrd calls visit with the numbers of the entries with that key hash, ascending, until it returns false or an error. It needs one or two
-// reads: hashes are spread evenly, so the place of one is nearly known.
-func (r *run) eachOrd(hash uint64, visit func(ord uint32) (more bool, err error)) error {
-	b := make([]byte, pageBytes)
-	at, err := r.firstKeyPage(hash, b)
-	if err != nil {
-		return err
-	}
-	for ; at < r.keyPages(); at++ {
-		n, err := r.readKeyPage(at, b)
-		if err != nil {
-			return err
+// reads: hashes are spread evenly, so the place of one is nearly known. b has room for a page.
+func (r *run) eachOrd(hash uint64, b []byte, visit func(ord uint32) (more bool, err error)) error {
+	at, n, err := r.firstKeyPage(hash, b)
+	for ; err == nil && at < r.keyPages(); at, n = at+1, 0 {
+		if n == 0 {
+			if n, err = r.readKeyPage(at, b); err != nil {
+				return err
+			}
 		}
 		i := sort.Search(n, func(i int) bool { return keyAt(b, i).hash >= hash })
 		for ; i < n; i++ {
@@ -184,30 +167,32 @@ func (r *run) eachOrd(hash uint64, visit func(ord uint32) (more bool, err error)
 			}
 		}
 	}
-	return nil
+	return err
 }
 
-// firstKeyPage returns the first page that ends at or past hash.
-func (r *run) firstKeyPage(hash uint64, b []byte) (int, error) {
+// firstKeyPage returns the first page that ends at or past hash, and how many lines it has if it is in b, else 0.
+func (r *run) firstKeyPage(hash uint64, b []byte) (page, lines int, err error) {
 	lo, hi := 0, r.keyPages() // the page is in [lo, hi]
-	guess := int(float64(hi) * (float64(hash) / (1 << 64)))
-	probes := [2]int{guess + 1, guess - 2}
+	loHash, hiHash := uint64(0), uint64(math.MaxUint64)
 	for try := 0; lo < hi; try++ {
 		mid := (lo + hi) / 2
-		if try < len(probes) {
-			if mid = probes[try]; mid < lo || mid >= hi {
-				continue
-			}
+		if try < interpolations && loHash <= hash && hash < hiHash {
+			mid = lo + int(float64(hi-lo)*(float64(hash-loHash)/float64(hiHash-loHash)))
+			mid = min(mid, hi-1)
 		}
 		n, err := r.readKeyPage(mid, b)
 		if err != nil {
-			return 0, err
+			return 0, 0, err
 		}
-		if keyAt(b, n-1).hash < hash {
-			lo = mid + 1
-		} else {
-			hi = mid
+		first, last := keyAt(b, 0).hash, keyAt(b, n-1).hash
+		switch {
+		case last < hash:
+			lo, loHash = mid+1, last
+		case first < hash || mid == lo:
+			return mid, n, nil
+		default:
+			hi, hiHash = mid, first
 		}
 	}
-	return lo, nil
+	return lo, 0, nil
 }

@@ -293,7 +293,7 @@ func (m *model) findSome(n int) {
 	for range min(n, len(lsns)) {
 		lsn := lsns[m.rng.IntN(len(lsns))]
 		e := m.entries[lsn]
-		rows, err := m.s.Find(e.e.Flow.Topic, e.e.Key, 0)
+		rows, err := m.s.Find(Search{Topic: e.e.Flow.Topic, Key: e.e.Key})
 		row, byLSN := m.s.FindLSN(lsn)
 		if err != nil || len(rows) > 1 || byLSN != nil && !errors.Is(byLSN, ErrNotPending) {
 			m.t.Fatalf("find lsn %d: %+v, %v; by number %+v, %v", lsn, rows, err, row, byLSN)

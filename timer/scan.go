@@ -53,7 +53,7 @@ type view struct {
 type segView struct {
 	seg     *segment
 	entries []*entry
-	keys    []segKey
+	keys    *segKeys
 }
 
 // openView takes the runs that hold pending entries of the keys from..to. What it returns ends with close.

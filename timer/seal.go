@@ -199,7 +199,7 @@ func (s *Store) retire(seg *segment) {
 	s.installing, s.arriving = false, nil
 	s.wakeLoader()
 	s.segs = slices.DeleteFunc(s.segs, func(g *segment) bool { return g == seg })
-	seg.entries, seg.keys = nil, nil
+	seg.entries, seg.keys = nil, new(segKeys)
 	seg.doomed = true
 	s.trash = append(s.trash, &seg.dataFile)
 	s.seals++

@@ -17,7 +17,7 @@ const (
 type segment struct {
 	dataFile
 	entries []*entry // in LSN order, settled ones included
-	keys    []segKey // by which these are found; like entries only ever appended to
+	keys    *segKeys // by which these are found
 	first   LSN      // lowest and highest LSN in it, 0 while it is empty
 	last    LSN
 	full    bool    // nothing will be appended: it may be sealed
@@ -25,7 +25,7 @@ type segment struct {
 }
 
 func newSegment(id, epoch uint64, path string, f vfs.File, size int64) *segment {
-	g := &segment{dataFile: newDataFile(id, epoch, path, f, size)}
+	g := &segment{dataFile: newDataFile(id, epoch, path, f, size), keys: new(segKeys)}
 	g.seg = g
 	return g
 }
@@ -33,7 +33,7 @@ func newSegment(id, epoch uint64, path string, f vfs.File, size int64) *segment 
 // add appends an entry with the hashes of its keys.
 func (g *segment) add(e *entry, hashes []uint32) {
 	for _, h := range hashes {
-		g.keys = append(g.keys, segKey{h, uint32(len(g.entries))})
+		g.keys.add(h, uint32(len(g.entries)), g.size)
 	}
 	g.entries = append(g.entries, e)
 }
