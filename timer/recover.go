@@ -31,23 +31,40 @@ type recovery struct {
 
 // recover returns the segment that the writer begins with.
 func (s *Store) recover() (*segment, error) {
-	names, err := s.o.FS.ReadDir(s.o.Dir)
-	if err != nil {
+	rc := newRecovery(s)
+	if err := rc.list(); err != nil {
 		return nil, err
 	}
-	rc := &recovery{s: s, have: map[string]bool{}, settled: map[key]bool{}}
+	if rc.have[reserveName] && s.tool == nil {
+		s.findReserve()
+	}
+	if err := rc.read(); err != nil {
+		return nil, err
+	}
+	return rc.finish()
+}
+
+func newRecovery(s *Store) *recovery {
+	return &recovery{s: s, have: map[string]bool{}, settled: map[key]bool{}}
+}
+
+func (rc *recovery) list() error {
+	names, err := rc.s.o.FS.ReadDir(rc.s.o.Dir)
 	for _, n := range names {
 		rc.have[n] = true
 	}
-	if rc.have[reserveName] {
-		s.findReserve()
-	}
+	return err
+}
+
+// read finds out what there is and what of it counts.
+func (rc *recovery) read() error {
 	for _, step := range []func() error{rc.identify, rc.manifest, rc.runs, rc.segments, rc.others} {
 		if err := step(); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return rc.finish()
+	rc.tellLost()
+	return nil
 }
 
 // manifest reads MANIFEST, or makes up one from the files if it cannot be read.
@@ -73,7 +90,9 @@ func (rc *recovery) manifest() error {
 		state = rc.rebuild(newManifestState())
 	default:
 		s.corrupt("MANIFEST is damaged, it is rebuilt from runs and segments; settled entries may come back", path, "offset", damageOffset(err), "err", err)
-		rc.copyManifest(path)
+		if !s.tool.readsOnly() {
+			rc.copyManifest(path)
+		}
 		if state == nil {
 			state = newManifestState()
 		}
@@ -189,19 +208,9 @@ func (rc *recovery) others() error {
 // finish makes the new state durable, then deletes what it does not need, and only then reuses a file.
 func (rc *recovery) finish() (*segment, error) {
 	s := rc.s
-	rc.tellLost()
-	s.log.next = max(rc.highest, rc.state.floor) + lsnSkip
-	rc.state.floor = s.log.next - 1
-	s.admitted = rc.state.floor
-	if rc.state.identity == 0 {
-		rc.state.identity = newEpoch()
-	}
-	s.identity = rc.state.identity
-	if err := rc.save(s.man.rewrite); err != nil {
+	if err := rc.commit(); err != nil {
 		return nil, rc.late(err)
 	}
-	s.tidy(rc.leftovers)
-	s.emptyTrash()
 	first, err := s.makeSegment()
 	if err != nil {
 		return nil, rc.late(err)
@@ -215,6 +224,24 @@ func (rc *recovery) finish() (*segment, error) {
 	}
 	s.manifestSize = s.man.size
 	return first, nil
+}
+
+// commit makes the new state durable and deletes what it does not need.
+func (rc *recovery) commit() error {
+	s := rc.s
+	s.log.next = max(rc.highest, rc.state.floor) + lsnSkip
+	rc.state.floor = s.log.next - 1
+	s.admitted = rc.state.floor
+	if rc.state.identity == 0 {
+		rc.state.identity = newEpoch()
+	}
+	s.identity = rc.state.identity
+	if err := rc.save(s.man.rewrite); err != nil {
+		return err
+	}
+	s.tidy(rc.leftovers)
+	s.emptyTrash()
+	return nil
 }
 
 // save writes MANIFEST. On a full disk it gives up what no MANIFEST ever needs, then RESERVE.

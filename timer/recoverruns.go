@@ -190,6 +190,10 @@ func (rc *recovery) adopt(r *run) error {
 	}
 	rc.highest = max(rc.highest, r.maxLSN)
 	rc.state.runs[r.id] = runMeta{r.epoch, r.entries}
+	if rc.s.tool != nil {
+		rc.s.tool.adopt(r, found)
+		return nil
+	}
 	rc.s.countRun(r, &found)
 	r.mend.report = rc.s.mended
 	return nil

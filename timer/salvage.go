@@ -239,6 +239,9 @@ func (rc *recovery) salvage(id uint64, name string, damage error) (*run, error) 
 	if err != nil {
 		return nil, fmt.Errorf("salvage %s: %w", s.path(name), err)
 	}
+	if s.tool.readsOnly() {
+		return rc.useDamaged(old, damage)
+	}
 	defer old.f.Close()
 	old.load(rc.state.done[id], rc.state.cancelled[id])
 	lost, unsure, err := rc.sift(old)
@@ -260,6 +263,16 @@ func (rc *recovery) salvage(id uint64, name string, damage error) (*run, error) 
 	return out, nil
 }
 
+// useDamaged makes a damaged run one that can be read as far as it is sound.
+func (rc *recovery) useDamaged(r *run, damage error) (*run, error) {
+	rc.s.corrupt("a run is damaged; repairing it, or a start, copies what is pending and sound in it to a new one", r.path,
+		"offset", damageOffset(damage), "err", damage)
+	r.load(rc.state.done[r.id], rc.state.cancelled[r.id])
+	lost, _, err := rc.sift(r)
+	rc.lost = append(rc.lost, lostIn{r.path, lost})
+	return r, err
+}
+
 // sift marks as done what is lost of a damaged run, and returns it. unsure is how many entries may fire again.
 func (rc *recovery) sift(r *run) (lost []numbered, unsure int, err error) {
 	r.mend.report = func(_ *run, m *mendReport) {
@@ -271,34 +284,44 @@ func (rc *recovery) sift(r *run) (lost []numbered, unsure int, err error) {
 			return nil, 0, err
 		}
 	}
-	r.minLSN, r.maxLSN = math.MaxUint64, 0
+	records, err := rc.siftRecords(r)
+	lost = append(lost, records...)
+	slices.SortFunc(lost, func(a, b numbered) int { return cmp.Compare(a.ord, b.ord) })
+	return lost, unsure, err
+}
+
+// siftRecords marks as done the pending entries of a run whose records are damaged, and returns them. It reads all index pages.
+func (rc *recovery) siftRecords(r *run) (lost []numbered, err error) {
+	first, last := LSN(math.MaxUint64), LSN(0)
 	win := window{f: r.f, end: r.bodyEnd(), tolerant: true}
 	b := make([]byte, pageBytes)
 	for page := range r.pages {
 		if err := r.readPage(page, b); err != nil {
-			return nil, 0, err
+			return nil, err
 		}
 		for i := range r.pageLen(page) {
 			ord, x := page*pageEntries+i, pageEntry(b, i)
 			if x.lost() {
 				continue
 			}
-			r.minLSN, r.maxLSN = min(r.minLSN, x.lsn), max(r.maxLSN, x.lsn)
+			first, last = min(first, x.lsn), max(last, x.lsn)
 			if r.isDone(ord) {
 				continue
 			}
 			rec, err := win.bytes(x.off, int(x.length))
 			if err != nil {
-				return nil, 0, err
+				return nil, err
 			}
-			if got, ok := parseRecord(rec, r.seed); !ok || got.lsn != x.lsn || got.due != x.due {
+			if got, ok := parseRecord(rec, r.seed); !ok || got.lsn != x.lsn || got.due != x.due || got.length != int(x.length) {
 				r.setDone(ord)
 				lost = append(lost, numbered{ord, x})
 			}
 		}
 	}
-	slices.SortFunc(lost, func(a, b numbered) int { return cmp.Compare(a.ord, b.ord) })
-	return lost, unsure, nil
+	if r.maxLSN == 0 { // there was no footer
+		r.minLSN, r.maxLSN = first, last
+	}
+	return lost, nil
 }
 
 // lostIn are entries that a damaged file has lost.

@@ -15,6 +15,7 @@ import (
 type Store struct {
 	o      Options
 	unlock vfs.Unlocker
+	tool   *tool                   // nil: this is no offline tool
 	aside  map[uint64][]manifestOp // bitmaps of damaged runs that Open had no room to copy
 	log    intake
 	man    *manifest // the janitor's
@@ -88,23 +89,7 @@ func Open(o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{
-		aside:       map[uint64][]manifestOp{},
-		o:           o,
-		wheel:       newWheel(o.Window),
-		spares:      make(chan *segment, 1),
-		troubles:    make(chan error, 1),
-		janitorWake: make(chan struct{}, 1),
-		loaderWake:  make(chan struct{}, 1),
-		spaceWake:   make(chan struct{}, 1),
-		firingWake:  make(chan struct{}, 1),
-		mergeJobs:   make(chan *mergeJob, 1),
-		merged:      make(chan *mergeJob, 1),
-		closing:     make(chan struct{}),
-		stop:        make(chan struct{}),
-	}
-	s.log.open = newGroup()
-	s.log.wake = make(chan struct{}, 1)
+	s := newStore(o)
 	if err := o.FS.MkdirAll(o.Dir); err != nil {
 		return nil, fmt.Errorf("timer: make data folder: %w", err)
 	}
@@ -132,6 +117,27 @@ func Open(o Options) (*Store, error) {
 	go s.watchSpace()
 	s.wakeLoader()
 	return s, nil
+}
+
+func newStore(o Options) *Store {
+	s := &Store{
+		aside:       map[uint64][]manifestOp{},
+		o:           o,
+		wheel:       newWheel(o.Window),
+		spares:      make(chan *segment, 1),
+		troubles:    make(chan error, 1),
+		janitorWake: make(chan struct{}, 1),
+		loaderWake:  make(chan struct{}, 1),
+		spaceWake:   make(chan struct{}, 1),
+		firingWake:  make(chan struct{}, 1),
+		mergeJobs:   make(chan *mergeJob, 1),
+		merged:      make(chan *mergeJob, 1),
+		closing:     make(chan struct{}),
+		stop:        make(chan struct{}),
+	}
+	s.log.open = newGroup()
+	s.log.wake = make(chan struct{}, 1)
+	return s
 }
 
 // Close stops firing and intake, answers every open Put, syncs, and unlocks the folder. Fired entries that are not settled fire
@@ -199,6 +205,10 @@ func (s *Store) Identity() uint64 { return s.identity }
 // corrupt counts and reports damage on the disk.
 func (s *Store) corrupt(what, path string, args ...any) {
 	s.damaged.Add(1)
+	if s.tool != nil {
+		s.tool.problem(what, path, args)
+		return
+	}
 	s.o.Log.Error("timer: "+what, append([]any{"path", path}, args...)...)
 }
 

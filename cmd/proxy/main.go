@@ -67,14 +67,17 @@ func execute(args []string, p *process) int {
 	if err != nil {
 		return fail(p, 2, fmt.Errorf("%w (see delaygate --help)", err))
 	}
-	if err := c.Run(p); err != nil {
-		code := 1
-		if e := (*exitError)(nil); errors.As(err, &e) {
-			code = e.code
-		}
-		return fail(p, code, err)
+	err = c.Run(p)
+	var exitAs *exitError
+	switch {
+	case err == nil:
+		return 0
+	case !errors.As(err, &exitAs):
+		return fail(p, 1, err)
+	case exitAs.err == nil:
+		return exitAs.code
 	}
-	return 0
+	return fail(p, exitAs.code, err)
 }
 
 func fail(p *process, code int, err error) int {

@@ -15,17 +15,20 @@ import (
 // storeCmd is what works on the data folder of a proxy that does not run. Its commands exit with 0 when all is well, 1 when what
 // they read is damaged, 2 when they could not work.
 type storeCmd struct {
+	Verify verifyCmd `cmd:"" help:"Read everything that is pending in a data folder and report damage. Changes nothing."`
+	Dump   dumpCmd   `cmd:"" help:"Write each pending message of a data folder as a line of JSON, by due time. Changes nothing."`
+	Repair repairCmd `cmd:"" help:"Make a damaged data folder sound; what is replaced stays as *.broken."`
 	Export exportCmd `cmd:"" help:"Write what is pending in a data folder as a stream that import reads."`
 	Import importCmd `cmd:"" help:"Put what is in an exported stream into a data folder."`
 }
 
-// exitError is an error with an exit code of its own.
+// exitError is an error with an exit code of its own. Without err nothing is printed: the output says it.
 type exitError struct {
 	code int
 	err  error
 }
 
-func (e *exitError) Error() string { return e.err.Error() }
+func (e *exitError) Error() string { return fmt.Sprint(e.err) }
 func (e *exitError) Unwrap() error { return e.err }
 
 const (

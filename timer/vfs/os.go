@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -63,20 +65,38 @@ func (OS) SyncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// Lock takes an flock on path, which is made if absent.
+// Lock takes an flock on path, which is made if absent, and writes the id of the process into it.
 func (OS) Lock(path string) (Unlocker, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		f.Close()
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, fmt.Errorf("lock %s: %w", path, ErrLocked)
-		}
-		return nil, fmt.Errorf("lock %s: %w", path, err)
+	l, err := flock(f, unix.LOCK_EX)
+	if err != nil {
+		return nil, err
 	}
-	return osLock{f}, nil
+	// Only to tell others who has it: nothing depends on it.
+	_ = f.Truncate(0)
+	_, _ = fmt.Fprintf(f, "%d\n", os.Getpid())
+	return l, nil
+}
+
+// flock locks an open file, or closes it and says who has the lock.
+func flock(f *os.File, how int) (Unlocker, error) {
+	err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
+	if err == nil {
+		return osLock{f}, nil
+	}
+	defer f.Close()
+	if !errors.Is(err, unix.EWOULDBLOCK) {
+		return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
+	}
+	var pid [20]byte
+	n, _ := f.ReadAt(pid[:], 0)
+	if who, err := strconv.Atoi(strings.TrimSpace(string(pid[:n]))); err == nil {
+		return nil, fmt.Errorf("lock %s: %w (process %d)", f.Name(), ErrLocked, who)
+	}
+	return nil, fmt.Errorf("lock %s: %w", f.Name(), ErrLocked)
 }
 
 type osLock struct{ f *os.File }
