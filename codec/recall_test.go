@@ -21,12 +21,12 @@ func TestParseRecallHandleOfABroker(t *testing.T) {
 
 // RocketMQ 5.5.0 reads this handle as topic t, broker b, time 1, key k.
 func TestRecallHandleOfOurOwn(t *testing.T) {
-	handle := RecallHandle("t", "b", 1, "k", 7)
-	if want := "djEgdCBiIDEgayA3"; handle != want {
+	handle := RecallHandle("t", "b", 1, "k", 7, 0x1f)
+	if want := "djEgdCBiIDEgayA3LjFm"; handle != want {
 		t.Errorf("got %s, want %s", handle, want)
 	}
 	got, err := ParseRecallHandle(handle)
-	want := Recall{Topic: "t", Broker: "b", DueMs: 1, UniqKey: "k", LSN: 7, Own: true}
+	want := Recall{Topic: "t", Broker: "b", DueMs: 1, UniqKey: "k", LSN: 7, Store: 0x1f, Own: true}
 	if err != nil || got != want {
 		t.Errorf("got %+v, %v; want %+v", got, err, want)
 	}
@@ -34,9 +34,9 @@ func TestRecallHandleOfOurOwn(t *testing.T) {
 
 func TestParseRecallHandleForms(t *testing.T) {
 	base := Recall{Topic: "t", Broker: "b", DueMs: -1, UniqKey: "k"}
-	own := func(lsn uint64) Recall {
+	own := func(lsn, store uint64) Recall {
 		r := base
-		r.LSN, r.Own = lsn, true
+		r.LSN, r.Store, r.Own = lsn, store, true
 		return r
 	}
 	for _, tc := range []struct {
@@ -44,9 +44,14 @@ func TestParseRecallHandleForms(t *testing.T) {
 		want Recall
 	}{
 		{"v1 t b -1 k", base},
-		{"v1 t b -1 k 0", own(0)},
-		{"v1 t b -1 k 18446744073709551615", own(1<<64 - 1)},
-		{"v1 t b -1 k 18446744073709551616", base},
+		{"v1 t b -1 k 0.0", own(0, 0)},
+		{"v1 t b -1 k 18446744073709551615.ffffffffffffffff", own(1<<64-1, 1<<64-1)},
+		{"v1 t b -1 k 18446744073709551616.1", base},
+		{"v1 t b -1 k 1.10000000000000000", base},
+		{"v1 t b -1 k 1", base},
+		{"v1 t b -1 k 1.", base},
+		{"v1 t b -1 k .1", base},
+		{"v1 t b -1 k 1.1.1", base},
 		{"v1 t b -1 k x", base},
 		{"v1 t b -1 k ", base},
 		{"v1 t b -1 k 7 8", base},
@@ -80,7 +85,7 @@ func TestParseRecallHandleRefuses(t *testing.T) {
 
 func TestRecallHandleNeedsItemsWithoutBlanks(t *testing.T) {
 	for _, tc := range [][3]string{{"", "b", "k"}, {"t", "", "k"}, {"t", "b", ""}, {"t x", "b", "k"}, {"t", "b x", "k"}, {"t", "b", "k 1"}, {strings.Repeat("t", maxRecallHandle), "b", "k"}} {
-		if got := RecallHandle(tc[0], tc[1], 1, tc[2], 1); got != "" {
+		if got := RecallHandle(tc[0], tc[1], 1, tc[2], 1, 1); got != "" {
 			t.Errorf("RecallHandle(%q) = %s, want none", tc, got)
 		}
 	}
@@ -91,9 +96,9 @@ func TestRecallHandleReadsBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := Recall{
 			Topic: item.Draw(t, "topic"), Broker: item.Draw(t, "broker"), DueMs: rapid.Int64().Draw(t, "due"),
-			UniqKey: item.Draw(t, "key"), LSN: rapid.Uint64().Draw(t, "lsn"), Own: true,
+			UniqKey: item.Draw(t, "key"), LSN: rapid.Uint64().Draw(t, "lsn"), Store: rapid.Uint64().Draw(t, "store"), Own: true,
 		}
-		handle := RecallHandle(want.Topic, want.Broker, want.DueMs, want.UniqKey, want.LSN)
+		handle := RecallHandle(want.Topic, want.Broker, want.DueMs, want.UniqKey, want.LSN, want.Store)
 		got, err := ParseRecallHandle(handle)
 		if err != nil || got != want {
 			t.Fatalf("%s reads as %+v, %v; want %+v", handle, got, err, want)
@@ -103,7 +108,7 @@ func TestRecallHandleReadsBack(t *testing.T) {
 
 func FuzzParseRecallHandle(f *testing.F) {
 	f.Add(brokersHandle)
-	f.Add(RecallHandle("t", "b", 1, "k", 7))
+	f.Add(RecallHandle("t", "b", 1, "k", 7, 0x1f))
 	f.Add(base64.RawURLEncoding.EncodeToString([]byte("v1 t b 1 k 7 8")))
 	f.Add("")
 	f.Fuzz(func(t *testing.T, s string) {
@@ -111,7 +116,7 @@ func FuzzParseRecallHandle(f *testing.F) {
 		if err != nil || !r.Own {
 			return
 		}
-		handle := RecallHandle(r.Topic, r.Broker, r.DueMs, r.UniqKey, r.LSN)
+		handle := RecallHandle(r.Topic, r.Broker, r.DueMs, r.UniqKey, r.LSN, r.Store)
 		if handle == "" {
 			return // an item is empty, or numbers had a sign or zeros before them and the handle the longest length
 		}

@@ -2,6 +2,7 @@ package gate
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"sync"
 	"testing"
@@ -81,6 +82,32 @@ type fakeStore struct {
 	putErr  error // Put fails
 	doneErr error // the disk fails
 	lsn     timer.LSN
+
+	outcome   timer.Outcome // of cancels
+	cancelErr error
+	several   []timer.Row
+	cancelled []string // what was asked for
+}
+
+const storeIdentity = 0xabc
+
+func (s *fakeStore) Identity() uint64 { return storeIdentity }
+
+func (s *fakeStore) Cancel(due int64, lsn timer.LSN, done func(timer.Outcome, error)) {
+	s.mu.Lock()
+	s.cancelled = append(s.cancelled, fmt.Sprintf("due %d lsn %d", due, lsn))
+	s.mu.Unlock()
+	done(s.outcome, s.cancelErr)
+}
+
+func (s *fakeStore) CancelByKey(topic, key string, done func(timer.Outcome, error)) []timer.Row {
+	s.mu.Lock()
+	s.cancelled = append(s.cancelled, topic+" "+key)
+	s.mu.Unlock()
+	if len(s.several) == 0 {
+		done(s.outcome, s.cancelErr)
+	}
+	return s.several
 }
 
 func (s *fakeStore) Put(e *timer.Entry, done func(error)) (timer.LSN, error) {

@@ -17,9 +17,12 @@ import (
 	"github.com/delaygate/delaygate/timer"
 )
 
-// Store keeps messages until they are due. See timer.Store.
+// Store keeps messages until they are due. Put must not block; Cancel and CancelByKey may read the disk. See timer.Store.
 type Store interface {
 	Put(e *timer.Entry, done func(error)) (timer.LSN, error)
+	Cancel(due int64, lsn timer.LSN, done func(timer.Outcome, error))
+	CancelByKey(topic, key string, done func(timer.Outcome, error)) (several []timer.Row)
+	Identity() uint64
 }
 
 // View is what is known about the cluster. The Cached methods and ByAddr must not block. See upstream.View.
@@ -104,7 +107,7 @@ type Gate struct {
 	memory   topicMemory
 	creating singleflight.Group
 
-	held, refused, unstored atomic.Int64
+	held, refused, unstored, recalled atomic.Int64
 }
 
 var _ remoting.Handler = (*Gate)(nil)
@@ -134,12 +137,13 @@ func (g *Gate) Close(ctx context.Context) error {
 type Stats struct {
 	Held     int64 // messages acknowledged, one-way ones included
 	Refused  int64 // sends and recalls answered with an error of the gate's own
+	Recalled int64 // messages taken back
 	Unstored int64 // sends that the store did not take, one-way ones included
 }
 
 // Stats returns a snapshot.
 func (g *Gate) Stats() Stats {
-	return Stats{Held: g.held.Load(), Refused: g.refused.Load(), Unstored: g.unstored.Load()}
+	return Stats{Held: g.held.Load(), Refused: g.refused.Load(), Recalled: g.recalled.Load(), Unstored: g.unstored.Load()}
 }
 
 // Wants reports whether Handle must see a request. It allocates nothing.

@@ -179,7 +179,7 @@ func (g *Gate) sendReply(dst []byte, s *send, queue int32, e *timer.Entry, lsn t
 		codec.Field{Name: "queueOffset", Value: strconv.FormatInt(int64(lsn), 10)},
 		codec.Field{Name: "transactionId", Value: e.Key},
 	)
-	if handle := recallHandle(s, e, lsn); handle != "" {
+	if handle := g.recallHandle(s, e, lsn); handle != "" {
 		c.Fields = append(c.Fields, codec.Field{Name: "recallHandle", Value: handle})
 	}
 	c.Fields = append(c.Fields, traceFields...)
@@ -187,9 +187,9 @@ func (g *Gate) sendReply(dst []byte, s *send, queue int32, e *timer.Entry, lsn t
 }
 
 // recallHandle: brokers give none for retries.
-func recallHandle(s *send, e *timer.Entry, lsn timer.LSN) string {
+func (g *Gate) recallHandle(s *send, e *timer.Entry, lsn timer.LSN) string {
 	if isRetryTopic(s.header.Topic) {
 		return ""
 	}
-	return codec.RecallHandle(s.header.Topic, s.broker.Name, e.Due, e.Key, uint64(lsn))
+	return codec.RecallHandle(s.header.Topic, s.broker.Name, e.Due, e.Key, uint64(lsn), g.o.Store.Identity())
 }

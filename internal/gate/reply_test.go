@@ -37,7 +37,7 @@ func TestTheReplyHasAllThatClientsInsistOn(t *testing.T) {
 		want := props{
 			"msgId":   fmt.Sprintf("0A010203%08X%016X", 20000, lsn|1<<62), // the listener's port, though the client came by another
 			"queueId": "1", "queueOffset": strconv.FormatUint(lsn, 10), "transactionId": "KEY1",
-			"recallHandle": base64.URLEncoding.EncodeToString(fmt.Appendf(nil, "v1 orders broker-a %d KEY1 %d", e.Due, lsn)),
+			"recallHandle": base64.URLEncoding.EncodeToString(fmt.Appendf(nil, "v1 orders broker-a %d KEY1 %d.abc", e.Due, lsn)),
 			"MSG_REGION":   "DefaultRegion", "TRACE_ON": "true",
 		}
 		if diff := cmp.Diff(want, fieldMap(r)); diff != "" {
@@ -53,7 +53,7 @@ func TestRecallHandles(t *testing.T) {
 	w := newWorld(t)
 	_, level := w.heldEntry(t, message{props: props{"DELAY": "3"}})
 	text, _ := level.Fields.Get("recallHandle")
-	if h, err := codec.ParseRecallHandle(text); err != nil || !h.Own || h.LSN != uint64(w.store.lsn) || h.DueMs != nowMs+10_000 {
+	if h, err := codec.ParseRecallHandle(text); err != nil || !h.Own || h.LSN != uint64(w.store.lsn) || h.Store != storeIdentity || h.DueMs != nowMs+10_000 {
 		t.Errorf("level message: %+v, %v", h, err)
 	}
 	_, again := w.heldEntry(t, retry(1, 16, 407))

@@ -2,6 +2,7 @@ package gate
 
 import (
 	"encoding/base64"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/delaygate/delaygate/codec"
 	"github.com/delaygate/delaygate/remoting"
+	"github.com/delaygate/delaygate/timer"
 )
 
 func header(t *testing.T, c *codec.Command) (codec.Head, []byte, []byte) {
@@ -174,24 +176,81 @@ func TestUnreadableFrames(t *testing.T) {
 	w.peer.silent(t)
 }
 
-func TestRecall(t *testing.T) {
+func recallOf(handle string) *codec.Command {
+	return &codec.Command{Code: codec.ReqRecallMessage, Opaque: 4, Fields: codec.Fields{
+		{Name: "producerGroup", Value: "pg"}, {Name: "topic", Value: "orders"}, {Name: "recallHandle", Value: handle}}}
+}
+
+func TestRecallAnswersWhatBecameOfTheMessage(t *testing.T) {
+	for name, c := range map[string]struct {
+		outcome timer.Outcome
+		err     error
+		code    int32
+		remark  string
+		relayed bool
+	}{
+		"taken back":       {outcome: timer.Cancelled, code: codec.RespSuccess},
+		"taken back twice": {outcome: timer.CancelledBefore, code: codec.RespSuccess},
+		"too late":         {outcome: timer.Fired, code: codec.RespIllegalOperation, remark: "delivered"},
+		"never held":       {outcome: timer.Unknown, relayed: true},
+		"store is busy":    {err: timer.ErrBusy, code: codec.RespSystemBusy, remark: "[PC_SYNCHRONIZED]"},
+		"disk failed":      {err: timer.ErrFailed, code: codec.RespServiceNotAvailable, remark: "ask again"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.store.outcome, w.store.cancelErr = c.outcome, c.err
+			e, r := w.heldEntry(t, message{props: props{"TIMER_DELAY_MS": "7000"}})
+			own, _ := r.Fields.Get("recallHandle")
+			if v := w.handle(t, w.peer, recallOf(own)); v != remoting.Taken {
+				t.Fatalf("%v: a broker would claim success", v)
+			}
+			if c.relayed {
+				if got, err := codec.Decode(<-w.peer.relayed); err != nil || got.Opaque != 4 || got.Code != codec.ReqRecallMessage {
+					t.Fatalf("relayed %+v, %v", got, err)
+				}
+				return
+			}
+			got := w.peer.reply(t)
+			if got.Code != c.code || got.Opaque != 4 || !strings.Contains(got.Remark, c.remark) {
+				t.Errorf("%d %s", got.Code, got.Remark)
+			}
+			if id, _ := got.Fields.Get("msgId"); c.code == codec.RespSuccess && id != e.Key {
+				t.Errorf("msgId %q, want %q", id, e.Key)
+			}
+			if want := fmt.Sprintf("due %d lsn %d", e.Due, w.store.lsn); w.store.cancelled[0] != want {
+				t.Errorf("asked for %v, want %s", w.store.cancelled, want)
+			}
+		})
+	}
+}
+
+// A message that was exported elsewhere and imported here has a handle of the other store.
+func TestRecallByKeyOfWhatAnotherStoreGaveOut(t *testing.T) {
 	w := newWorld(t)
-	recall := func(handle string) *codec.Command {
-		return &codec.Command{Code: codec.ReqRecallMessage, Opaque: 4, Fields: codec.Fields{
-			{Name: "producerGroup", Value: "pg"}, {Name: "topic", Value: "orders"}, {Name: "recallHandle", Value: handle}}}
+	other := codec.RecallHandle("orders", "broker-a", nowMs+7000, "KEY", 5, storeIdentity+1)
+	w.store.outcome = timer.Cancelled
+	w.handle(t, w.peer, recallOf(other))
+	if r := w.peer.reply(t); r.Code != codec.RespSuccess || w.store.cancelled[0] != "orders KEY" {
+		t.Errorf("%d %s, asked for %v", r.Code, r.Remark, w.store.cancelled)
 	}
-	_, r := w.heldEntry(t, message{props: props{"TIMER_DELAY_MS": "7000"}})
-	own, _ := r.Fields.Get("recallHandle")
-	if v := w.handle(t, w.peer, recall(own)); v != remoting.Taken {
-		t.Fatalf("%v: a broker would claim success", v)
-	}
-	if r := w.peer.reply(t); r.Code != codec.RespNoPermission || r.Opaque != 4 || !strings.HasPrefix(r.Remark, "recall failed, operation is forbidden") {
+	w = newWorld(t)
+	w.store.several = make([]timer.Row, 2)
+	w.handle(t, w.peer, recallOf(other))
+	if r := w.peer.reply(t); r.Code != codec.RespIllegalOperation || !strings.Contains(r.Remark, "several") {
 		t.Errorf("%d %s", r.Code, r.Remark)
 	}
+}
+
+func TestRecallOfWhatIsNotOurs(t *testing.T) {
+	w := newWorld(t)
 	for _, foreign := range []string{base64.URLEncoding.EncodeToString([]byte("v1 orders broker-a 1764547207123 KEY")), "garbage", ""} {
-		if v := w.handle(t, w.peer, recall(foreign)); v != remoting.Pass {
+		if v := w.handle(t, w.peer, recallOf(foreign)); v != remoting.Pass {
 			t.Errorf("%q: %v", foreign, v)
 		}
 	}
 	w.peer.silent(t)
+	w.handle(t, w.peer, recallOf(codec.RecallHandle("payments", "broker-a", nowMs+7000, "KEY", 5, storeIdentity)))
+	if r := w.peer.reply(t); r.Code != codec.RespIllegalOperation || len(w.store.cancelled) > 0 {
+		t.Errorf("another topic: %d %s", r.Code, r.Remark)
+	}
 }
