@@ -26,11 +26,13 @@ func (s *Store) findReserve() {
 	size, err := f.Size()
 	occupied, err2 := f.Occupied() // less in a copy, where a hole takes the place of zeros
 	f.Close()
-	s.reserved.Store(min(size, occupied))
-	if err == nil && err2 == nil && size <= s.reserveBytes() {
+	if err = errors.Join(err, err2); err == nil && size <= s.reserveBytes() {
+		s.reserved.Store(min(size, occupied))
 		return
 	}
-	s.giveUpReserve()
+	if err = errors.Join(err, s.o.FS.Remove(path)); err != nil {
+		s.o.Log.Warn("timer: the reserve cannot be measured, or a larger one removed", "path", path, "err", err)
+	}
 }
 
 // wantsReserve: RESERVE is not whole and there is room to make it so. The janitor's.

@@ -122,6 +122,7 @@ func fullDiskStory(t *testing.T, disk vfs.FS, dir string) {
 	if _, err := x.put(storyFar); !errors.Is(err, ErrFull) {
 		t.Fatalf("far beyond the lower mark: %v", err)
 	}
+	x.until("all is sealed", func(st Stats) bool { return st.Segments == 1 && st.Reserve })
 	second := x.fill("second", 2*smallDiskBytes)
 	x.until("all is refused", func(st Stats) bool { return st.PutsRefused && st.FreeBytes <= spareFiles*x.o.SegmentBytes })
 	t.Logf("%d far messages were taken, then %d near ones; now the disk is full: %+v", far, near, x.s.Stats())

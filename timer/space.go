@@ -137,8 +137,9 @@ func (s *Store) refuse(old, now *refusal) {
 	}
 }
 
-// blind: what cannot be measured changes nothing.
+// blind lets Put take everything: the disk's errors decide.
 func (s *Store) blind(err error) {
+	s.refusal.Store(nil)
 	if !s.spaceUnknown {
 		s.o.Log.Warn("timer: cannot tell how much space the data disk has, going by its errors alone", "err", err)
 	}
@@ -156,8 +157,7 @@ func (s *Store) roomFor(n int64) error {
 		return nil // the disk will say
 	}
 	d := s.demand()
-	free += d.spent
-	free += s.reserved.Load()
+	free += d.spent + s.reserved.Load()
 	if free-n < d.seals {
 		return fmt.Errorf("%w: %d bytes of %d, %d more are needed", errNoRoom, d.seals, free, n)
 	}
