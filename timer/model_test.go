@@ -6,12 +6,10 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -43,7 +41,6 @@ type model struct {
 	n        int
 	inflight sync.WaitGroup
 	rng      *rand.Rand
-	sabo     vfs.Hook // always active: used to prove that the test notices a missing sync
 	hook     vfs.Hook
 	unsafe   atomic.Value
 	eio      atomic.Bool // an fsync failed
@@ -119,9 +116,6 @@ func (m *model) reboot(power bool) {
 // guard checks that nothing is unlinked or recycled that MANIFEST names, as it would be after a power loss.
 func (m *model) guard(mem *vfs.Mem) vfs.Hook {
 	return func(op vfs.Op, path string) *vfs.Fault {
-		if m.sabo != nil {
-			return m.sabo(op, path)
-		}
 		id, ok := anyID(strings.TrimPrefix(path, "/data/"))
 		if !ok || op != vfs.OpRemove && (op != vfs.OpRename || !strings.Contains(path, freePrefix)) {
 			return nil
@@ -160,7 +154,7 @@ func (m *model) checkRecovered() {
 	}
 	// After a failed fsync and a kill, what the page cache shows is not what the disk has: then a later power loss
 	// may look like rot. It never hits what was acknowledged.
-	if m.sabo == nil && !m.eio.Load() && m.s.Stats().Corrupt > 0 {
+	if !m.eio.Load() && m.s.Stats().Corrupt > 0 {
 		m.t.Fatalf("recovery found damage after a mere crash: %+v", m.s.Stats())
 	}
 }
@@ -335,92 +329,6 @@ func (m *model) syncSettles() {
 	}
 }
 
-func (m *model) crash(power bool) {
-	m.mem.Kill() // what is acknowledged from here on was synced before
-	m.reboot(power)
-	m.s.Close()
-	m.inflight.Wait()
-	m.tally()
-	m.crashes++
-	m.open()
-}
-
-var errInjected = errors.New("injected")
-
-// crashAt lets the process die at some operation on the disk, with work of every kind at hand.
-func (m *model) crashAt() {
-	dead := m.dieAfter(rapid.IntRange(0, 80).Draw(m.t, "operations"))
-	m.dying = true
-	m.fire()
-	m.settleSome(0.7)
-	m.begin(rapid.IntRange(1, 60).Draw(m.t, "n"))
-	for end := time.Now().Add(5 * time.Millisecond); !dead() && time.Now().Before(end); {
-		time.Sleep(50 * time.Microsecond)
-	}
-	m.dying = false
-	m.crash(rapid.Bool().Draw(m.t, "power") && m.o.Sync == SyncAlways)
-}
-
-// fail makes some operations fail for a while, as a bad or full disk does, and waits until the store is well again.
-func (m *model) fail() {
-	seed := m.rng.Uint64()
-	rate := rapid.SampledFrom([]float64{0.05, 0.3, 1}).Draw(m.t, "rate")
-	r := rand.New(rand.NewPCG(seed, 5))
-	cause := rapid.SampledFrom([]error{syscall.ENOSPC, syscall.EIO}).Draw(m.t, "cause")
-	var mu sync.Mutex
-	hook := m.hook
-	m.faulty.Set(func(op vfs.Op, path string) *vfs.Fault {
-		mu.Lock()
-		defer mu.Unlock()
-		if f := hook(op, path); f != nil {
-			return f
-		}
-		full := op == vfs.OpCreate || op == vfs.OpWrite || op == vfs.OpRename
-		if cause == syscall.ENOSPC && !full || op == vfs.OpReadDir || r.Float64() >= rate {
-			return nil
-		}
-		if op == vfs.OpSync {
-			m.eio.Store(true)
-		}
-		return &vfs.Fault{Err: fmt.Errorf("%w: %w", errInjected, cause), Short: r.IntN(2) == 0}
-	})
-	m.put(rapid.IntRange(1, 30).Draw(m.t, "n"))
-	m.fire()
-	m.settleSome(0.5)
-	m.cancelSome(5)
-	m.put(rapid.IntRange(1, 30).Draw(m.t, "n"))
-	if rapid.IntRange(0, 3).Draw(m.t, "crash") == 0 {
-		m.crash(rapid.Bool().Draw(m.t, "power") && m.o.Sync == SyncAlways)
-		return
-	}
-	m.faulty.Set(m.hook)
-	m.wantWell(cause)
-}
-
-// squeeze leaves little or no room on the disk for a while, perhaps across a crash.
-func (m *model) squeeze() {
-	m.mem.SetCapacity(m.mem.Used() + rapid.Int64Range(0, 12).Draw(m.t, "halves")*m.o.SegmentBytes/2)
-	for range rapid.IntRange(1, 4).Draw(m.t, "times") {
-		m.put(rapid.IntRange(1, 30).Draw(m.t, "n"))
-		m.fire()
-		m.settleSome(0.5)
-		if rapid.IntRange(0, 3).Draw(m.t, "crash") == 0 {
-			m.crash(rapid.Bool().Draw(m.t, "power") && m.o.Sync == SyncAlways)
-		}
-	}
-	m.mem.SetCapacity(0)
-	m.wantWell(syscall.ENOSPC)
-}
-
-// wantWell waits until the store takes messages again.
-func (m *model) wantWell(after error) {
-	for end := time.Now().Add(modelPatience); !m.put(1); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			m.t.Fatalf("the store did not recover from %v: %+v", after, m.s.Stats())
-		}
-	}
-}
-
 // owed counts acknowledged entries that are due and must fire although nothing more is settled.
 func (m *model) owed() int {
 	fired, due := map[Flow]int{}, map[Flow]int{}
@@ -533,8 +441,8 @@ func (m *model) finish() {
 	checkInvariants(m.t, m.s)
 }
 
-func runModel(t *rapid.T, sabotage vfs.Hook) *model {
-	m := &model{t: t, mem: vfs.NewMem(), entries: map[LSN]*modelEntry{}, sabo: sabotage}
+func runModel(t *rapid.T) *model {
+	m := &model{t: t, mem: vfs.NewMem(), entries: map[LSN]*modelEntry{}}
 	m.rng = rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
 	m.clock.Store(1_700_000_000_000)
 	m.o = testOptions(nil, &m.clock)
@@ -554,28 +462,10 @@ func runModel(t *rapid.T, sabotage vfs.Hook) *model {
 	return m
 }
 
-// sabotages leave out one kind of sync each. TIMER_SABOTAGE=name shows that TestModel notices.
-var sabotages = map[string]vfs.Hook{
-	"segment-sync":  skip(vfs.OpSync, segPrefix),
-	"run-sync":      skip(vfs.OpSync, runPrefix),
-	"manifest-sync": skip(vfs.OpSync, manifestName),
-	"folder-sync":   skip(vfs.OpSyncDir, ""),
-}
-
-func skip(op vfs.Op, prefix string) vfs.Hook {
-	return func(o vfs.Op, path string) *vfs.Fault {
-		if o == op && strings.HasPrefix(path, "/data/"+prefix) || o == op && prefix == "" {
-			return &vfs.Fault{Skip: true}
-		}
-		return nil
-	}
-}
-
 func TestModel(t *testing.T) {
 	var puts, crashes, seals, punched, merges int64
-	sabotage := sabotages[os.Getenv("TIMER_SABOTAGE")]
 	rapid.Check(t, func(t *rapid.T) {
-		m := runModel(t, sabotage)
+		m := runModel(t)
 		puts, crashes, seals, punched = puts+int64(m.n), crashes+int64(m.crashes), seals+m.seals, punched+m.punched
 		merges += m.merges
 	})
