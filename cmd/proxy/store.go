@@ -9,7 +9,10 @@ import (
 	"os"
 	"path/filepath"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/delaygate/delaygate/timer"
+	"github.com/delaygate/delaygate/timer/vfs"
 )
 
 // storeCmd is what works on the data folder of a proxy that does not run. Its commands exit with 0 when all is well, 1 when what
@@ -38,24 +41,28 @@ const (
 
 func cannot(err error) error { return &exitError{exitCannot, err} }
 
-// storeDir returns the folder of the store: dir itself, or the one in a proxy's data folder. It must have files of a store.
-func storeDir(dir string) (string, error) {
+// storeDir returns the folder of the store: dir itself, or the one in a proxy's data folder. False: there are no files of a store.
+func storeDir(dir string) (string, bool) {
 	for _, d := range []string{filepath.Join(dir, storeFolder), dir} {
 		for _, files := range []string{"MANIFEST", "seg-*", "run-*"} {
 			if found, err := filepath.Glob(filepath.Join(d, files)); err == nil && len(found) > 0 {
-				return d, nil
+				return d, true
 			}
 		}
 	}
-	return "", cannot(fmt.Errorf("%s: there is nothing of a timer store; name the folder that the proxy was started with, --data", dir))
+	return filepath.Join(dir, storeFolder), false
 }
 
 // withStore opens the store in dir, which nothing fires from, and closes it after work.
 func withStore(dir string, p *process, work func(s *timer.Store) error) error {
 	o := timer.DefaultOptions()
 	o.Dir = dir
+	o.Now = func() int64 { return wallClock().UnixMilli() }
 	o.Log = slog.New(slog.NewTextHandler(p.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	s, err := timer.Open(o)
+	if errors.Is(err, timer.ErrLocked) {
+		err = fmt.Errorf("%w: stop its proxy first", err)
+	}
 	if err != nil {
 		return cannot(err)
 	}
@@ -71,25 +78,45 @@ type exportCmd struct {
 	Output string `short:"o" help:"Write to a new file instead of standard output." placeholder:"FILE"`
 }
 
+// Run exports. What is damaged is left out; the stream is sound all the same, and kept.
 func (c *exportCmd) Run(p *process) error {
+	dir, ok := storeDir(c.Dir)
+	if !ok {
+		return cannot(fmt.Errorf("%s: there is nothing of a timer store; name the folder that the proxy was started with, --data", c.Dir))
+	}
 	if c.Output == "" {
-		return c.export(p, p.stdout)
+		if f, ok := p.stdout.(*os.File); ok && isTerminal(f) {
+			return cannot(errors.New("an export is not for the screen: name a file with -o, or send standard output elsewhere"))
+		}
+		return export(p, dir, p.stdout)
 	}
 	f, err := os.OpenFile(c.Output, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return cannot(err)
 	}
-	err = c.export(p, f)
+	err = export(p, dir, f)
+	if isDamage(err) {
+		return errors.Join(err, finish(f))
+	}
 	if err == nil {
-		err = f.Sync()
+		err = finish(f)
 	}
-	if closed := f.Close(); err == nil {
-		err = closed
-	}
-	if err != nil && !isDamage(err) {
+	if err != nil {
+		f.Close()
 		return cannot(errors.Join(err, os.Remove(c.Output)))
 	}
-	return err
+	return nil
+}
+
+// finish closes a file so that it is there after a power loss: what it was exported from may be deleted next.
+func finish(f *os.File) error {
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	return vfs.OS{}.SyncDir(filepath.Dir(f.Name()))
 }
 
 func isDamage(err error) bool {
@@ -97,19 +124,20 @@ func isDamage(err error) bool {
 	return errors.As(err, &e) && e.code == exitDamaged
 }
 
-func (c *exportCmd) export(p *process, w io.Writer) error {
-	dir, err := storeDir(c.Dir)
-	if err != nil {
-		return err
-	}
+func isTerminal(f *os.File) bool {
+	_, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+	return err == nil
+}
+
+func export(p *process, dir string, w io.Writer) error {
 	return withStore(dir, p, func(s *timer.Store) error {
 		did, err := s.Export(p.ctx, w, timer.Filter{})
 		if err != nil {
 			return cannot(err)
 		}
 		fmt.Fprintf(p.stderr, "%d messages exported, %d bytes\n", did.Entries, did.Bytes)
-		if did.Damaged > 0 {
-			return &exitError{exitDamaged, fmt.Errorf("%d messages are damaged on the disk and not in the export", did.Damaged)}
+		if n := max(did.Damaged, s.Stats().Lost); n > 0 { // met by the export, or by what else reads an opened store
+			return &exitError{exitDamaged, fmt.Errorf("%d messages are damaged on the disk and not in the export", n)}
 		}
 		return nil
 	})
@@ -122,6 +150,9 @@ type importCmd struct {
 
 func (c *importCmd) Run(p *process) error {
 	r := p.stdin
+	if f, ok := r.(*os.File); ok && c.File == "" && isTerminal(f) {
+		return cannot(errors.New("name the file that was exported, or send it to standard input"))
+	}
 	if c.File != "" {
 		f, err := os.Open(c.File)
 		if err != nil {
@@ -130,7 +161,8 @@ func (c *importCmd) Run(p *process) error {
 		defer f.Close()
 		r = f
 	}
-	return withStore(filepath.Join(c.Dir, storeFolder), p, func(s *timer.Store) error { return importInto(p.ctx, p, s, r) })
+	dir, _ := storeDir(c.Dir)
+	return withStore(dir, p, func(s *timer.Store) error { return importInto(p.ctx, p, s, r) })
 }
 
 func importInto(ctx context.Context, p *process, s *timer.Store, r io.Reader) error {

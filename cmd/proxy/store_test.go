@@ -41,7 +41,7 @@ func fill(t *testing.T, data string, n int) {
 func openStore(t *testing.T, data string) *timer.Store {
 	t.Helper()
 	o := timer.DefaultOptions()
-	o.Dir = filepath.Join(data, storeFolder)
+	o.Dir, o.SegmentBytes = filepath.Join(data, storeFolder), 1<<20
 	s, err := timer.Open(o)
 	if err != nil {
 		t.Fatal(err)
@@ -122,4 +122,51 @@ func TestStoreCommandsSayWhatIsWrong(t *testing.T) {
 	want(t, "export of a folder in use", code, 2, errs, "in use")
 	code, _, errs = tool(stream, "store", "import", data)
 	want(t, "import into a folder in use", code, 2, errs, "in use")
+}
+
+// A damaged message is left out, which is said; the stream of the others is good and kept.
+func TestStoreExportLeavesDamageOut(t *testing.T) {
+	data, file := t.TempDir(), filepath.Join(t.TempDir(), "pending")
+	fill(t, data, 100)
+	if err := openStore(t, data).Close(); err != nil { // from now on what is in it is known to have been synced
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(data, storeFolder, "*-*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	damaged := false
+	for _, name := range files {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if at := bytes.Index(b, bytes.Repeat([]byte{50}, 50)); at > 0 {
+			b[at+10] ^= 1
+			damaged = true
+			if err := os.WriteFile(name, b, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if !damaged {
+		t.Fatal("no file has the message")
+	}
+	code, _, errs := tool(nil, "store", "export", data, "-o", file)
+	want(t, "export", code, 1, errs, "99 messages exported", "1 messages are damaged")
+	code, _, errs = tool(nil, "store", "import", t.TempDir(), file)
+	want(t, "import", code, 0, errs, "99 messages imported")
+}
+
+func TestStoreImportTakesTheStoreFolderToo(t *testing.T) {
+	data := t.TempDir()
+	fill(t, data, 10)
+	store := filepath.Join(data, storeFolder)
+	code, stream, errs := tool(nil, "store", "export", store)
+	want(t, "export", code, 0, errs, "10 messages exported")
+	code, _, errs = tool(stream, "store", "import", store)
+	want(t, "import", code, 0, errs, "0 messages imported, 10 were pending already")
+	if _, err := os.Stat(filepath.Join(store, storeFolder)); err == nil {
+		t.Error("a store was made in the store")
+	}
 }
