@@ -54,7 +54,7 @@
 // was pending at some moment of the call, and a list goes on behind a key, never behind a place in a file: between two pages
 // anything may happen to the files. Only a settle that came within the few milliseconds in which a merge is installed may be seen late by one
 // call. Find looks for the hash of a key in the list of each segment and the key table of each run, and believes only the
-// records. Counts reads the counters that puts, settles and cancels keep.
+// records. Counts reads the counters that puts, settles and cancels keep. The stream of Export is described in portable.go.
 //
 // # The disk
 //

@@ -41,8 +41,15 @@ const (
 
 func cannot(err error) error { return &exitError{exitCannot, err} }
 
-// storeDir returns the folder of the store: dir itself, or the one in a proxy's data folder. False: there are no files of a store.
-func storeDir(dir string) (string, bool) {
+// storeDir returns the folder of the store: dir itself, or the one in a proxy's data folder. It must have files of a store.
+func storeDir(dir string) (string, error) {
+	if d, ok := findStore(dir); ok {
+		return d, nil
+	}
+	return "", cannot(fmt.Errorf("%s: there is nothing of a timer store; name the folder that the proxy was started with, --data", dir))
+}
+
+func findStore(dir string) (string, bool) {
 	for _, d := range []string{filepath.Join(dir, storeFolder), dir} {
 		for _, files := range []string{"MANIFEST", "seg-*", "run-*"} {
 			if found, err := filepath.Glob(filepath.Join(d, files)); err == nil && len(found) > 0 {
@@ -50,7 +57,7 @@ func storeDir(dir string) (string, bool) {
 			}
 		}
 	}
-	return filepath.Join(dir, storeFolder), false
+	return "", false
 }
 
 // withStore opens the store in dir, which nothing fires from, and closes it after work.
@@ -80,9 +87,9 @@ type exportCmd struct {
 
 // Run exports. What is damaged is left out; the stream is sound all the same, and kept.
 func (c *exportCmd) Run(p *process) error {
-	dir, ok := storeDir(c.Dir)
-	if !ok {
-		return cannot(fmt.Errorf("%s: there is nothing of a timer store; name the folder that the proxy was started with, --data", c.Dir))
+	dir, err := storeDir(c.Dir)
+	if err != nil {
+		return err
 	}
 	if c.Output == "" {
 		if f, ok := p.stdout.(*os.File); ok && isTerminal(f) {
@@ -161,7 +168,10 @@ func (c *importCmd) Run(p *process) error {
 		defer f.Close()
 		r = f
 	}
-	dir, _ := storeDir(c.Dir)
+	dir, ok := findStore(c.Dir)
+	if !ok {
+		dir = filepath.Join(c.Dir, storeFolder)
+	}
 	return withStore(dir, p, func(s *timer.Store) error { return importInto(p.ctx, p, s, r) })
 }
 
