@@ -146,7 +146,8 @@ func TestExportWhileEntriesComeAndGo(t *testing.T) {
 			}
 		}
 	})
-	if steps < 300 {
+	t.Logf("%d steps", steps)
+	if steps < 50 {
 		t.Fatalf("only %d steps", steps)
 	}
 }
@@ -201,7 +202,7 @@ func TestImportAfterInterruptions(t *testing.T) {
 		}
 	})
 	t.Logf("%d interruptions, %d skipped", broken, skipped)
-	if broken < 20 {
+	if broken < 5 {
 		t.Fatal("too few to say anything")
 	}
 }

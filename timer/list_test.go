@@ -208,7 +208,7 @@ func TestListWhileEntriesComeAndGo(t *testing.T) {
 		seals, merges = seals+m.seals, merges+m.merges
 	})
 	t.Logf("%d pages, %d seals, %d merges", pages, seals, merges)
-	if pages < 100 || seals < 100 || merges < 10 {
+	if pages < 100 || seals < 20 || merges < 1 {
 		t.Fatal("too few to say anything")
 	}
 }

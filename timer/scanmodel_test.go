@@ -144,6 +144,9 @@ func (m *scanModel) change() {
 		m.cancel(rapid.IntRange(1, 60).Draw(m.t, "n"))
 	case 5:
 		m.restart()
+	case 6:
+		m.waitSealed()
+		m.until("there are few runs", func() bool { return m.s.Stats().Runs <= m.o.MaxRuns })
 	}
 }
 
