@@ -212,7 +212,7 @@
 // A damaged place in a segment is a torn tail if nothing proves that it was ever synced, and cuts the segment there. It is rot, skipped, counted and
 // kept as .broken, if a later group says that it was synced, or if it lies before the end that MANIFEST knows. Open
 // syncs the segments that it replays and notes their ends, so that the next Open does not judge them by groups that
-// came after. A run that MANIFEST does not name is deleted unless MANIFEST names its segment, or one of the runs it was merged from, and that is gone:
+// came after. Close notes the end of the open segment. A run that MANIFEST does not name is deleted unless MANIFEST names its segment, or one of the runs it was merged from, and that is gone:
 // then MANIFEST lost its last edit, and the run is adopted. Without a readable MANIFEST every run and segment counts, but a merged run whose
 // sources are all there does not, nor what is there of them if one is gone: no merge begins before the sources of the last one are unlinked. Settled
 // and cancelled entries of runs may come back then, but for those that lie in a hole and have lost their bytes to it.

@@ -32,6 +32,7 @@ type Store struct {
 	installing                  bool        // a run is taking the place of others, or of its segment
 	arriving                    *run        // the run whose segment is still there; nil: none
 	cut                         *cutRequest
+	logEnd                      *cutRequest // left by the writer at the end
 	seals                       int64
 	loadsFromLog, loadsFromRuns int64
 	punchedBytes                int64
@@ -159,11 +160,24 @@ func (s *Store) Close() error {
 	s.written.Wait()
 	close(s.stop)
 	s.wg.Wait()
+	s.noteEnd()
 
 	s.log.mu.Lock()
 	failed := s.log.err
 	s.log.mu.Unlock()
 	return errors.Join(failed, s.closeFiles())
+}
+
+// noteEnd tells MANIFEST where the open segment ends, all of it being synced: damage before that is no torn tail. Everybody else has
+// stopped. Without it the next Open judges by the groups that it finds.
+func (s *Store) noteEnd() {
+	if s.logEnd == nil || s.logEnd.seg == nil {
+		return
+	}
+	err := s.commit([]manifestOp{{op: opCutSeg, id: s.logEnd.seg.id, n: uint64(s.logEnd.end)}})
+	if err != nil && !errors.Is(err, ErrClosed) { // that was logged
+		s.o.Log.Warn("timer: cannot note where the intake log ends", "err", err)
+	}
 }
 
 func (s *Store) closeFiles() error {

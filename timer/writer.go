@@ -84,6 +84,9 @@ func (w *writer) run() {
 		} else {
 			over, err = w.advance()
 		}
+		if over {
+			w.s.logEnd = &cutRequest{seg: w.seg, end: w.safe}
+		}
 		if over || err != nil && !w.reopen() {
 			return
 		}
