@@ -141,7 +141,8 @@ func (s *Store) cancelInRAM(k key, refused error) (out Outcome, write bool, runs
 		case e.due != k.due:
 			return Unknown, false, nil, nil
 		case e.home == nil && !e.cancelled && e.flow.fired[e.lsn] != e: // lost
-			return s.gone(k, now), false, nil, nil
+			out, write, err = s.gone(k, now, refused)
+			return out, write, nil, err
 		}
 		out, write, err = s.cancelEntry(e, e.done, e.cancelled, refused)
 		return out, write, nil, err
@@ -153,20 +154,24 @@ func (s *Store) cancelInRAM(k key, refused error) (out Outcome, write bool, runs
 		}
 	}
 	if runs == nil {
-		return s.gone(k, now), false, nil, nil
+		out, write, err = s.gone(k, now, refused)
+		return out, write, nil, err
 	}
 	return 0, false, runs, nil
 }
 
-// gone says what became of an entry that is in no file. Store.mu is held.
-func (s *Store) gone(k key, now int64) Outcome {
+// gone says what became of an entry that is in no file. A merge may have left it out that is not in MANIFEST yet; then the record of the cancel
+// must count. Store.mu is held.
+func (s *Store) gone(k key, now int64, refused error) (out Outcome, write bool, err error) {
 	switch {
 	case k.lsn == 0 || k.lsn > s.admitted:
-		return Unknown
-	case k.due > max(now, s.latest):
-		return CancelledBefore
+		return Unknown, false, nil
+	case k.due <= max(now, s.latest):
+		return Fired, false, nil
+	case s.unnamed:
+		return CancelledBefore, true, refused
 	}
-	return Fired
+	return CancelledBefore, false, nil
 }
 
 // cancelOnDisk decides about an entry that is in one of runs, if anywhere, and releases them. again: the files have changed meanwhile.
@@ -197,7 +202,8 @@ func (s *Store) cancelOnDisk(runs []*run, k key, refused error) (out Outcome, wr
 	case x.run == nil && failed != nil:
 		return 0, false, false, failed
 	case x.run == nil:
-		return s.gone(k, now), false, false, nil
+		out, write, err = s.gone(k, now, refused)
+		return out, write, false, err
 	}
 	f := x.run.names[x.flow]
 	e := f.fired[k.lsn]

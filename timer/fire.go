@@ -185,6 +185,9 @@ func (s *Store) end(e *entry, cancelled bool) {
 	if e.home != nil && e.home.run != nil {
 		r := e.home.run
 		r.end(int(e.ord), cancelled)
+		if r.into != nil {
+			r.into.carryOne(e.ord)
+		}
 		if r.pending == 0 {
 			s.wakeJanitor()
 		}

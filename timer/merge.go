@@ -168,6 +168,7 @@ func (j *mergeJob) copyNamed(w *runWriter, rec []byte) error {
 // source is a run that is merged.
 type source struct {
 	run    *run
+	out    *run     // the new run, once it is written
 	left   []uint64 // the entries that are copied: those that were pending at the snapshot
 	before []uint32 // by word of left: how many of them come before it
 	count  int      // of them

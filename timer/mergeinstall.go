@@ -51,19 +51,7 @@ func (s *Store) endMerge(j *mergeJob) error {
 // installMerge makes the merged run take the place of its sources, first in RAM, then in MANIFEST. What was done since the snapshot is
 // carried over in the same edit. The loader rests while RAM changes: it must not bring entries of the sources.
 func (s *Store) installMerge(j *mergeJob) error {
-	s.mu.Lock()
-	s.installing = true
-	s.generation++
-	s.mu.Unlock()
-	held, err := s.locate(j)
-	if err == nil {
-		err = s.swap(j, held)
-	}
-	s.mu.Lock()
-	s.installing = false
-	s.mu.Unlock()
-	s.wakeLoader()
-	if err != nil {
+	if err := s.takeOver(j); err != nil {
 		j.out.f.Close()
 		return errors.Join(fmt.Errorf("merge: %w", err), s.o.FS.Remove(j.out.path))
 	}
@@ -71,17 +59,42 @@ func (s *Store) installMerge(j *mergeJob) error {
 	for _, src := range j.sources {
 		ops = append(ops, manifestOp{op: opDropRun, id: src.run.id})
 	}
-	err = s.commit(ops)
+	err := s.commit(ops)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.unnamed = false
 	for _, src := range j.sources {
-		src.run.doomed = true
+		src.run.doomed, src.run.into = true, nil
 		s.trash = append(s.trash, &src.run.dataFile)
 	}
 	if err == nil {
 		s.merges++
 		s.mergedBytes += j.out.size
 	}
+	return err
+}
+
+// takeOver does it in RAM. After an error nothing has changed.
+func (s *Store) takeOver(j *mergeJob) error {
+	s.mu.Lock()
+	s.installing = true
+	s.generation++
+	for _, src := range j.sources {
+		src.out = j.out
+	}
+	s.mu.Unlock()
+	held, err := s.locate(j)
+	if err == nil {
+		s.carryMost(j)
+		err = s.replace(j)
+	}
+	if err == nil {
+		s.move(held, j.out)
+	}
+	s.mu.Lock()
+	s.installing = false
+	s.mu.Unlock()
+	s.wakeLoader()
 	return err
 }
 
@@ -136,36 +149,45 @@ func (s *Store) locate(j *mergeJob) ([]moved, error) {
 	return held, nil
 }
 
-// swap makes the new run the home of everything that lay in the sources.
-func (s *Store) swap(j *mergeJob, held []moved) error {
-	for _, src := range j.sources { // most of it, in small pieces
+// carryMost marks in the new run what was done in the sources since the snapshot, in small pieces.
+func (s *Store) carryMost(j *mergeJob) {
+	for _, src := range j.sources {
 		for at := 0; at < len(src.left); at += sealChunk / 64 {
 			s.mu.Lock()
-			src.carry(j.out, at, min(at+sealChunk/64, len(src.left)))
+			src.carry(at, min(at+sealChunk/64, len(src.left)))
 			s.mu.Unlock()
 		}
 	}
+}
+
+// replace puts the new run in the place of its sources. From here on whoever ends an entry that has not moved yet marks it in both.
+func (s *Store) replace(j *mergeJob) error {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, src := range j.sources {
 		if src.revived() {
-			s.mu.Unlock()
 			return fmt.Errorf("entries of %s are pending that were done before", src.run.path)
 		}
-		src.carry(j.out, 0, len(src.left))
 	}
-	s.runs = slices.DeleteFunc(s.runs, func(r *run) bool {
-		return slices.ContainsFunc(j.sources, func(src *source) bool { return src.run == r })
-	})
+	for _, src := range j.sources {
+		src.carry(0, len(src.left))
+		src.run.into = src
+	}
+	s.unnamed = true
+	s.runs = slices.DeleteFunc(s.runs, func(r *run) bool { return r.into != nil })
 	s.runs = append(s.runs, j.out)
-	s.mu.Unlock()
+	return nil
+}
+
+// move gives entries their places in the new run.
+func (s *Store) move(held []moved, to *run) {
 	for at := 0; at < len(held); at += sealChunk {
 		s.mu.Lock()
 		for _, m := range held[at:min(at+sealChunk, len(held))] {
-			m.move(j.out)
+			m.home, m.ord, m.off = &to.dataFile, m.newOrd, m.newOff
 		}
 		s.mu.Unlock()
 	}
-	return nil
 }
 
 // revived says whether something is pending that was not copied. Store.mu is held.
@@ -187,31 +209,19 @@ func (src *source) beyond(at int) uint64 {
 }
 
 // carry marks in the new run what was done in words [at, end) of the source since the snapshot. Store.mu is held.
-func (src *source) carry(to *run, at, end int) {
+func (src *source) carry(at, end int) {
 	for ; at < end; at++ {
 		fresh := src.run.done[at] & src.left[at] &^ src.seen[at]
 		src.seen[at] |= fresh
 		for ; fresh != 0; fresh &= fresh - 1 {
-			src.carryOne(to, uint32(at*64+bits.TrailingZeros64(fresh)))
+			src.carryOne(uint32(at*64 + bits.TrailingZeros64(fresh)))
 		}
 	}
 }
 
-func (src *source) carryOne(to *run, ord uint32) {
-	at, ok := src.newOrd(ord)
-	switch {
-	case !ok:
-	case src.run.isCancelled(int(ord)):
-		to.setCancelled(int(at))
-	default:
-		to.setDone(int(at))
+// carryOne marks in the new run that an entry of the source is done. Store.mu is held.
+func (src *source) carryOne(ord uint32) {
+	if at, ok := src.newOrd(ord); ok {
+		src.out.end(int(at), src.run.isCancelled(int(ord)))
 	}
-}
-
-// move gives an entry its place in the new run. It may have been done a moment ago, in the source. Store.mu is held.
-func (m *moved) move(to *run) {
-	if m.done {
-		m.from.carryOne(to, m.ord)
-	}
-	m.home, m.ord, m.off = &to.dataFile, m.newOrd, m.newOff
 }

@@ -71,8 +71,8 @@ func (s *Store) punchable() []punchJob {
 	defer s.mu.Unlock()
 	fresh := int64(0)
 	for _, r := range s.runs {
-		if n := r.freshBytes(); n >= s.o.punchBytes && r.mayPunch() {
-			fresh += n
+		if s.punchPays(r) {
+			fresh += r.freshBytes()
 		}
 	}
 	if fresh < punchRound*s.o.punchBytes {
@@ -80,15 +80,18 @@ func (s *Store) punchable() []punchJob {
 	}
 	var jobs []punchJob
 	for _, r := range s.runs {
-		if r.freshBytes() >= s.o.punchBytes && r.mayPunch() {
+		if s.punchPays(r) {
 			jobs = append(jobs, punchJob{r, slices.Clone(r.done), r.entries - r.pending})
 		}
 	}
 	return jobs
 }
 
-// mayPunch: evidence is kept whole. Store.mu is held.
-func (r *run) mayPunch() bool { return !r.merging && !r.rotten }
+// punchPays says whether there may be something to punch. The merger must not meet holes that are made while it reads, and evidence is kept
+// whole. Store.mu is held.
+func (s *Store) punchPays(r *run) bool {
+	return !r.merging && !r.rotten && r.freshBytes() >= s.o.punchBytes
+}
 
 // freshBytes estimates the bytes of records that were done since the last punching. Store.mu is held.
 func (r *run) freshBytes() int64 { return int64(r.entries-r.pending-r.punched) * r.meanBytes() }

@@ -68,11 +68,12 @@ type run struct {
 	dirty     map[uint32]struct{} // words of both that MANIFEST does not have
 	cancels   int                 // entries that were cancelled
 	pending   int
-	punched   int  // how many entries were done when it was last punched
-	merging   bool // the merger reads it: it is neither dropped nor punched
-	ill       bool // its index or key table is damaged: it is to be written anew
-	unfit     bool // that failed, it is not merged again
-	badKeys   bool // its key table is damaged, which was reported
+	punched   int     // how many entries were done when it was last punched
+	merging   bool    // the merger reads it: it is neither dropped nor punched
+	ill       bool    // its index or key table is damaged: it is to be written anew
+	unfit     bool    // that failed, it is not merged again
+	badKeys   bool    // its key table is damaged, which was reported
+	into      *source // it was merged, and is not in Store.runs any more: what is done in it is done in the new run
 
 	holes    holes     // the janitor's
 	restDone int       // the janitor's: how many entries were done at restFrom

@@ -31,6 +31,7 @@ type Store struct {
 	generation                  uint64      // counts installed runs
 	installing                  bool        // a run is taking the place of others, or of its segment
 	arriving                    *run        // the run whose segment is still there; nil: none
+	unnamed                     bool        // MANIFEST does not have the last merged run yet
 	cut                         *cutRequest
 	logEnd                      *cutRequest // left by the writer at the end
 	seals                       int64
