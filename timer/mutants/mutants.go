@@ -127,7 +127,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "merge forgets what was done meanwhile", file: "mergeinstall.go",
-		old: "	case !ok:\n",
-		new: "	case true || !ok:\n",
+		old: "	if at, ok := src.newOrd(ord); ok {\n		src.out",
+		new: "	if at, ok := src.newOrd(ord); !ok {\n		src.out",
 	},
 }
