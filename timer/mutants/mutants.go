@@ -128,6 +128,6 @@ var mutants = []mutant{
 	{
 		name: "merge forgets what was done meanwhile", file: "mergeinstall.go",
 		old: "	if at, ok := src.newOrd(ord); ok {\n		src.out",
-		new: "	if at, ok := src.newOrd(ord); !ok {\n		src.out",
+		new: "	if at, ok := src.newOrd(ord); ok && at > maxRunEntries {\n		src.out",
 	},
 }
