@@ -43,7 +43,14 @@
 //
 // The reply carries what clients insist on. msgId is an offset id that leads back to this listener: the local
 // address, the listener's port, and as offset the message's number in the store with bit 62 set. queueOffset
-// is that number. recallHandle is the native one with the number as a sixth item.
+// is that number. recallHandle is the native one with a sixth item: the number and the identity of the store.
+//
+// # Recalls
+//
+// A recall (370) whose handle has the sixth item takes the message back: by its number if the handle is of this store, else by its
+// UNIQ_KEY, since it may have been moved here. All copies that are due within a minute of it go: a client that got no
+// answer in time has sent the message again with the same key. 0: nothing of it will be delivered, and that is durable; again 0 if it was recalled before. 604: it, or a copy, is being delivered or
+// was. 2 and 14: the store could not note it. What is not here, and every handle without the item, is relayed.
 //
 // # Name-server requests
 //

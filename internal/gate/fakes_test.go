@@ -84,8 +84,11 @@ type fakeStore struct {
 	lsn     timer.LSN
 
 	outcome   timer.Outcome // of cancels
+	outcomes  map[timer.LSN]timer.Outcome
 	cancelErr error
-	several   []timer.Row
+	rows      []timer.Row // of every search
+	findErr   error
+	searches  []timer.Search
 	cancelled []string // what was asked for
 }
 
@@ -96,18 +99,19 @@ func (s *fakeStore) Identity() uint64 { return storeIdentity }
 func (s *fakeStore) Cancel(due int64, lsn timer.LSN, done func(timer.Outcome, error)) {
 	s.mu.Lock()
 	s.cancelled = append(s.cancelled, fmt.Sprintf("due %d lsn %d", due, lsn))
+	out, ok := s.outcomes[lsn]
+	if !ok {
+		out = s.outcome
+	}
 	s.mu.Unlock()
-	done(s.outcome, s.cancelErr)
+	done(out, s.cancelErr)
 }
 
-func (s *fakeStore) CancelByKey(topic, key string, done func(timer.Outcome, error)) []timer.Row {
+func (s *fakeStore) Find(q timer.Search) ([]timer.Row, error) {
 	s.mu.Lock()
-	s.cancelled = append(s.cancelled, topic+" "+key)
-	s.mu.Unlock()
-	if len(s.several) == 0 {
-		done(s.outcome, s.cancelErr)
-	}
-	return s.several
+	defer s.mu.Unlock()
+	s.searches = append(s.searches, q)
+	return s.rows, s.findErr
 }
 
 func (s *fakeStore) Put(e *timer.Entry, done func(error)) (timer.LSN, error) {

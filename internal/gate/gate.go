@@ -17,11 +17,11 @@ import (
 	"github.com/delaygate/delaygate/timer"
 )
 
-// Store keeps messages until they are due. Put must not block; Cancel and CancelByKey may read the disk. See timer.Store.
+// Store keeps messages until they are due. Put must not block; Cancel and Find may read the disk. See timer.Store.
 type Store interface {
 	Put(e *timer.Entry, done func(error)) (timer.LSN, error)
 	Cancel(due int64, lsn timer.LSN, done func(timer.Outcome, error))
-	CancelByKey(topic, key string, done func(timer.Outcome, error)) (several []timer.Row)
+	Find(q timer.Search) ([]timer.Row, error)
 	Identity() uint64
 }
 

@@ -224,20 +224,61 @@ func TestRecallAnswersWhatBecameOfTheMessage(t *testing.T) {
 	}
 }
 
-// A message that was exported elsewhere and imported here has a handle of the other store.
-func TestRecallByKeyOfWhatAnotherStoreGaveOut(t *testing.T) {
-	w := newWorld(t)
-	other := codec.RecallHandle("orders", "broker-a", nowMs+7000, "KEY", 5, storeIdentity+1)
-	w.store.outcome = timer.Cancelled
-	w.handle(t, w.peer, recallOf(other))
-	if r := w.peer.reply(t); r.Code != codec.RespSuccess || w.store.cancelled[0] != "orders KEY" {
-		t.Errorf("%d %s, asked for %v", r.Code, r.Remark, w.store.cancelled)
+// Every copy of the message is taken back, and nothing else.
+func TestRecallTakesAllCopies(t *testing.T) {
+	const lsn, due = 1<<21 + 5, nowMs + 7000
+	row := func(key string, lsn timer.LSN, state timer.State) timer.Row {
+		return timer.Row{Due: due + int64(lsn&7), LSN: lsn, Key: key, State: state}
 	}
-	w = newWorld(t)
-	w.store.several = make([]timer.Row, 2)
-	w.handle(t, w.peer, recallOf(other))
-	if r := w.peer.reply(t); r.Code != codec.RespIllegalOperation || !strings.Contains(r.Remark, "several") {
-		t.Errorf("%d %s", r.Code, r.Remark)
+	own := fmt.Sprintf("due %d lsn %d", due, lsn)
+	for name, c := range map[string]struct {
+		other    bool // the handle is of another store
+		rows     []timer.Row
+		outcomes map[timer.LSN]timer.Outcome
+		findErr  error
+		asked    []string
+		code     int32 // -1: relayed
+	}{
+		"alone":                 {asked: []string{own}},
+		"itself among the hits": {rows: []timer.Row{{Due: due, LSN: lsn, Key: "KEY"}}, asked: []string{own}},
+		"a copy": {rows: []timer.Row{row("KEY", 9, timer.StateArmed), row("KEY", 11, timer.StateWaiting)},
+			asked: []string{own, fmt.Sprintf("due %d lsn 9", due+1), fmt.Sprintf("due %d lsn 11", due+3)}},
+		"a business key of another": {rows: []timer.Row{row("OTHER", 9, timer.StateWaiting)}, asked: []string{own}},
+		"a copy was sent":           {rows: []timer.Row{row("KEY", 9, timer.StateSettled)}, asked: []string{own}, code: codec.RespIllegalOperation},
+		"a copy is being sent":      {rows: []timer.Row{row("KEY", 9, timer.StateSending)}, asked: []string{own}, code: codec.RespIllegalOperation},
+		"a copy just fired": {rows: []timer.Row{row("KEY", 9, timer.StateArmed)}, outcomes: map[timer.LSN]timer.Outcome{9: timer.Fired},
+			asked: []string{own, fmt.Sprintf("due %d lsn 9", due+1)}, code: codec.RespIllegalOperation},
+		"the same message object sent for other times": {rows: []timer.Row{
+			{Due: due - nearbyMs - 1, LSN: 9, Key: "KEY", State: timer.StateSettled}, {Due: due + nearbyMs + 1, LSN: 10, Key: "KEY"}}, asked: []string{own}},
+		"copies at the edge": {rows: []timer.Row{{Due: due - nearbyMs, LSN: 9, Key: "KEY"}, {Due: due + nearbyMs, LSN: 10, Key: "KEY"}},
+			asked: []string{own, fmt.Sprintf("due %d lsn 9", due-nearbyMs), fmt.Sprintf("due %d lsn 10", due+nearbyMs)}},
+		"the search fails": {findErr: timer.ErrCorrupt, asked: []string{own}},
+
+		"moved here":                 {other: true, rows: []timer.Row{row("KEY", 9, timer.StateWaiting)}, asked: []string{fmt.Sprintf("due %d lsn 9", due+1)}},
+		"moved here, with a copy":    {other: true, rows: []timer.Row{row("KEY", 8, timer.StateWaiting), row("KEY", 16, timer.StateCancelled)}, asked: []string{fmt.Sprintf("due %d lsn 8", due), fmt.Sprintf("due %d lsn 16", due)}},
+		"moved here and sent":        {other: true, rows: []timer.Row{row("KEY", 9, timer.StateSettled)}, code: codec.RespIllegalOperation},
+		"not here":                   {other: true, code: -1},
+		"not here, another's key is": {other: true, rows: []timer.Row{row("OTHER", 9, timer.StateWaiting)}, code: -1},
+		"not to be found out":        {other: true, findErr: timer.ErrCorrupt, code: codec.RespServiceNotAvailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.store.outcome, w.store.outcomes, w.store.rows, w.store.findErr = timer.Cancelled, c.outcomes, c.rows, c.findErr
+			identity, q := uint64(storeIdentity), timer.Search{Topic: "orders", Key: "KEY", Limit: mostCopies, First: lsn - nearby, Last: lsn + nearby}
+			if c.other {
+				identity++
+				q.First, q.Last = 0, 0
+			}
+			w.handle(t, w.peer, recallOf(codec.RecallHandle("orders", "broker-a", due, "KEY", lsn, identity)))
+			if c.code < 0 {
+				<-w.peer.relayed
+			} else if r := w.peer.reply(t); r.Code != c.code {
+				t.Errorf("%d %s, want %d", r.Code, r.Remark, c.code)
+			}
+			if !slices.Equal(w.store.cancelled, c.asked) || !slices.Equal(w.store.searches, []timer.Search{q}) {
+				t.Errorf("cancelled %v, want %v; searched %+v", w.store.cancelled, c.asked, w.store.searches)
+			}
+		})
 	}
 }
 
