@@ -25,10 +25,10 @@ var traceFields = codec.Fields{
 	{Name: codec.PropTraceOn, Value: "true"},
 }
 
-// refuse answers a send with an error.
-func (g *Gate) refuse(s *send, r *refusal) {
+// refuse answers a send or a recall with an error.
+func (g *Gate) refuse(p remoting.Peer, h codec.Head, r *refusal) {
 	g.refused.Add(1)
-	g.answer(s.peer, s.head, r)
+	g.answer(p, h, r)
 }
 
 // answer sends an error to a client that waits for an answer.

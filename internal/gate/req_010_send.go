@@ -40,11 +40,11 @@ func (g *Gate) handleSend(p remoting.Peer, h codec.Head, frame []byte) remoting.
 	case relay:
 		return remoting.Pass
 	case refuse:
-		g.refuse(s, d.refusal)
+		g.refuse(s.peer, s.head, d.refusal)
 		return remoting.Taken
 	}
 	if s.broker.Name == "" {
-		g.refuse(s, &refusal{codec.RespServiceNotAvailable, "the proxy does not know yet which broker this address stands for, try again"})
+		g.refuse(s.peer, s.head, &refusal{codec.RespServiceNotAvailable, "the proxy does not know yet which broker this address stands for, try again"})
 		return remoting.Taken
 	}
 	settings, known := g.o.View.CachedSettings(s.broker)
@@ -56,7 +56,7 @@ func (g *Gate) handleSend(p remoting.Peer, h codec.Head, frame []byte) remoting.
 	}
 	s.body = bytes.Clone(s.body)
 	if !g.checks.submit(len(frame), func() { g.acceptSlowly(s, d) }) {
-		g.refuse(s, busy)
+		g.refuse(s.peer, s.head, busy)
 	}
 	return remoting.Taken
 }
@@ -85,7 +85,7 @@ func (g *Gate) accept(s *send, d decision, settings upstream.Settings, topic ups
 		r = g.hold(s, d, settings, topic)
 	}
 	if r != nil {
-		g.refuse(s, r)
+		g.refuse(s.peer, s.head, r)
 	}
 }
 
@@ -101,12 +101,12 @@ func (g *Gate) acceptSlowly(s *send, d decision) {
 	settings := g.settings(ctx, s.broker)
 	r := checkBroker(s, settings)
 	if r != nil {
-		g.refuse(s, r)
+		g.refuse(s.peer, s.head, r)
 		return
 	}
 	topic, r := g.topic(ctx, s, settings)
 	if r != nil {
-		g.refuse(s, r)
+		g.refuse(s.peer, s.head, r)
 		return
 	}
 	g.accept(s, d, settings, topic)

@@ -25,14 +25,12 @@ func (g *Gate) handleRecall(p remoting.Peer, h codec.Head, frame []byte) remotin
 		return remoting.Pass
 	}
 	if topic, _ := c.Fields.Get("topic"); topic != handle.Topic {
-		g.refused.Add(1)
-		g.answer(p, h, &refusal{codec.RespIllegalOperation, "recall failed, topic not match"})
+		g.refuse(p, h, &refusal{codec.RespIllegalOperation, "recall failed, topic not match"})
 		return remoting.Taken
 	}
 	r := &recall{g: g, p: p, h: h, key: handle.UniqKey, frame: append([]byte(nil), frame...)}
 	if !g.checks.submit(len(frame), func() { r.run(handle) }) {
-		g.refused.Add(1)
-		g.answer(p, h, &refusal{codec.RespSystemBusy, "[PC_SYNCHRONIZED]too many requests wait in the proxy, start flow control for a while"})
+		g.refuse(p, h, &refusal{codec.RespSystemBusy, "[PC_SYNCHRONIZED]too many requests wait in the proxy, start flow control for a while"})
 	}
 	return remoting.Taken
 }
@@ -124,7 +122,7 @@ func (r *recall) end() {
 	}
 	switch {
 	case errors.Is(r.err, timer.ErrBusy):
-		r.refuse(codec.RespSystemBusy, "[PC_SYNCHRONIZED]the proxy's store is busy, start flow control for a while")
+		r.g.refuse(r.p, r.h, storeRefusal(r.err))
 	case r.err != nil:
 		r.refuse(codec.RespServiceNotAvailable, "service not available now: the proxy's store could not note the recall, ask again")
 	case r.fired:
@@ -138,8 +136,7 @@ func (r *recall) end() {
 }
 
 func (r *recall) refuse(code int32, remark string) {
-	r.g.refused.Add(1)
-	r.g.answer(r.p, r.h, &refusal{code, remark})
+	r.g.refuse(r.p, r.h, &refusal{code, remark})
 }
 
 // succeed answers with RecallMessageResponseHeader.
