@@ -1,7 +1,6 @@
 package timer
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"path"
@@ -66,11 +65,7 @@ func (t *tool) dump(emit func(Pending) error) error {
 		if err != nil {
 			return err
 		}
-		if more {
-			heads.fix(0)
-		} else {
-			heads.pop()
-		}
+		heads.next(more)
 	}
 	return nil
 }
@@ -95,7 +90,7 @@ func (t *tool) emit(d *dumpSource, emit func(Pending) error) error {
 // segmentSource walks through what is pending in a segment.
 func segmentSource(g *segment) *dumpSource {
 	pend := slices.DeleteFunc(slices.Clone(g.entries), func(e *entry) bool { return e.done })
-	slices.SortFunc(pend, func(a, b *entry) int { return cmp.Or(cmp.Compare(a.due, b.due), cmp.Compare(a.lsn, b.lsn)) })
+	slices.SortFunc(pend, func(a, b *entry) int { return a.key().compare(b.key()) })
 	d := &dumpSource{file: &g.dataFile, records: window{f: g.f, end: g.size, tolerant: true}}
 	d.next = func() (bool, error) {
 		if len(pend) == 0 {

@@ -1,7 +1,6 @@
 package timer
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +11,6 @@ import (
 const (
 	exportRows  = 8192    // of one step of an export
 	exportBytes = 4 << 20 // and bytes of records; the last may exceed it
-	spanBytes   = 1 << 20 // the most that is read at once
 	spanGap     = 512     // what lies between two records that are read at once
 )
 
@@ -120,48 +118,15 @@ func (p *scanPage) load() []loaded {
 			byPlace = append(byPlace, &all[i])
 		}
 	}
-	slices.SortFunc(byPlace, func(a, b *loaded) int {
-		return cmp.Or(cmp.Compare(a.row.home.id, b.row.home.id), cmp.Compare(a.row.off, b.row.off))
+	slices.SortFunc(byPlace, func(a, b *loaded) int { return a.row.place().compare(b.row.place()) })
+	space := func(size int) []byte { return make([]byte, size) } // the records stay in it
+	readRecords(len(byPlace), func(i int) recordPlace { return byPlace[i].row.place() }, spanGap, space, func(i int, r record) {
+		byPlace[i].rec = r
 	})
-	for len(byPlace) > 0 {
-		n := sideBySide(byPlace)
-		readSpan(byPlace[:n])
-		byPlace = byPlace[n:]
-	}
 	for i := range all {
 		if l := &all[i]; l.rec.length == 0 { // whatever went wrong
 			l.rec, l.err = l.row.read(p.v.s)
 		}
 	}
 	return all
-}
-
-// sideBySide returns how many of the rows, the first ones, are worth one read.
-func sideBySide(rows []*loaded) int {
-	first := rows[0].row
-	end := first.off + int64(first.length)
-	n := 1
-	for ; n < len(rows); n++ {
-		r := rows[n].row
-		if r.home != first.home || r.off-end > spanGap || r.off+int64(r.length)-first.off > spanBytes {
-			break
-		}
-		end = r.off + int64(r.length)
-	}
-	return n
-}
-
-// readSpan reads the records of rows that lie side by side. What cannot be read stays empty.
-func readSpan(rows []*loaded) {
-	first, last := rows[0].row, rows[len(rows)-1].row
-	b := make([]byte, last.off+int64(last.length)-first.off)
-	n, _ := first.home.f.ReadAt(b, first.off)
-	for _, l := range rows {
-		at := l.row.off - first.off
-		if end := at + int64(l.row.length); end <= int64(n) {
-			if r, ok := parseRecord(b[at:end], first.home.seed); ok {
-				l.rec = r
-			}
-		}
-	}
 }

@@ -1,7 +1,6 @@
 package timer
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -84,7 +83,7 @@ type finder struct {
 func (f *finder) full() bool { return len(f.pending) >= f.limit }
 
 func (f *finder) result() []Row {
-	order := func(a, b Row) int { return cmp.Or(cmp.Compare(a.Due, b.Due), cmp.Compare(a.LSN, b.LSN)) }
+	order := func(a, b Row) int { return key{a.Due, a.LSN}.compare(key{b.Due, b.LSN}) }
 	slices.SortFunc(f.pending, order)
 	slices.SortFunc(f.over, order)
 	rows := append(f.pending, f.over...)

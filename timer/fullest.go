@@ -79,11 +79,7 @@ func (v *view) fullest(from, to int64, n, pages int) (Fullest, error) {
 		read += c.read - before
 		p.to = c.ord
 		t.add(p)
-		if c.more && c.x.due < to {
-			cursors.fix(0)
-		} else {
-			cursors.pop()
-		}
+		cursors.next(c.more && c.x.due < to)
 	}
 	t.count(math.MaxInt64)
 	return t.answer(to, false), nil
@@ -187,13 +183,7 @@ func (t *tally) answer(upTo int64, more bool) Fullest {
 	return Fullest{Seconds: t.top.a, UpTo: upTo, More: more}
 }
 
-func secondOf(due int64) int64 {
-	s := due / secondMs
-	if due%secondMs < 0 {
-		s--
-	}
-	return s
-}
+func secondOf(due int64) int64 { return unitOf(due, secondMs) }
 
 // unsealedSeconds returns the second of each pending entry of the unsealed segments that is due within from..to, sorted.
 func (v *view) unsealedSeconds(from, to int64) []int64 {

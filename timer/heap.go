@@ -41,6 +41,15 @@ func (h *heap[T]) remove(at int) T {
 	return x
 }
 
+// next restores the order after the least element has moved on, or takes it out: more says whether there is more to come of it.
+func (h *heap[T]) next(more bool) {
+	if more {
+		h.fix(0)
+	} else {
+		h.pop()
+	}
+}
+
 // fix restores the order after the element at at changed.
 func (h *heap[T]) fix(at int) {
 	if !h.down(at) {

@@ -5,12 +5,15 @@ import "iter"
 const hourMs = 3600_000
 
 // hourOf returns the Unix hour in which due (Unix ms) lies.
-func hourOf(due int64) int64 {
-	h := due / hourMs
-	if due%hourMs < 0 {
-		h--
+func hourOf(due int64) int64 { return unitOf(due, hourMs) }
+
+// unitOf returns the unit of ms milliseconds in which due lies; before 1970 they are negative.
+func unitOf(due, ms int64) int64 {
+	n := due / ms
+	if due%ms < 0 {
+		n--
 	}
-	return h
+	return n
 }
 
 // hourCounts counts by Unix hour, in blocks of hours: counting needs one look into a small map.

@@ -184,7 +184,7 @@ func (s *Store) spoil(d *dataFile) {
 }
 
 func (s *Store) noteCut(c *cutRequest) error {
-	err := s.commit([]manifestOp{{op: opCutSeg, id: c.seg.id, n: uint64(c.end)}})
+	err := s.commit([]manifestOp{cutSeg(c)})
 	if err != nil {
 		return err
 	}

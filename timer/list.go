@@ -148,6 +148,9 @@ type scanRow struct {
 	lost  bool      // its record was found damaged
 }
 
+// place is where the record lies; home is set.
+func (r *scanRow) place() recordPlace { return recordPlace{r.home, r.off, r.length} }
+
 func (r *scanRow) row() Row {
 	return Row{Due: r.due, LSN: r.lsn, Flow: r.flow.name, Lane: r.lane, Len: r.length, State: r.state}
 }
@@ -238,8 +241,7 @@ func (f *flow) state(k key) State {
 	if f.fired[k.lsn] != nil {
 		return StateSending
 	}
-	live := f.armed.a[f.armed.head:]
-	if at := f.armed.before(k); at < len(live) && live[at].key() == k {
+	if f.armed.get(k) != nil {
 		return StateArmed
 	}
 	return StateWaiting

@@ -167,11 +167,7 @@ func (p *pass) read() ([]found, key, error) {
 		if err := c.advance(); err != nil {
 			return nil, key{}, err
 		}
-		if c.more {
-			p.cursors.fix(0)
-		} else {
-			p.cursors.pop()
-		}
+		p.cursors.next(c.more)
 	}
 	if p.cursors.len() == 0 {
 		return batch, p.limit, nil

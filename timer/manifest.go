@@ -67,6 +67,10 @@ func addRun(r *run) manifestOp {
 	return manifestOp{op: opAddRun, id: r.id, n: r.epoch, m: uint64(r.entries)}
 }
 
+func cutSeg(c *cutRequest) manifestOp {
+	return manifestOp{op: opCutSeg, id: c.seg.id, n: uint64(c.end)}
+}
+
 type segMeta struct {
 	epoch uint64
 	size  int64

@@ -23,6 +23,11 @@ type mergeJob struct {
 	err error // why there is no out; *sourceError when a source cannot be read
 }
 
+// salvageJob writes what is sound and pending in a damaged run to a new one.
+func (s *Store) salvageJob(r *run) *mergeJob {
+	return &mergeJob{s: s, id: s.newFileID(), renew: true, salvage: true, sources: []*source{{run: r, tolerant: true}}}
+}
+
 // sourceError: a source is damaged or cannot be read. It is not merged again before the next Open.
 type sourceError struct {
 	run *run
@@ -120,11 +125,7 @@ func (j *mergeJob) copyRecords(w *runWriter, p *pacer) error {
 		if err != nil {
 			return err
 		}
-		if more {
-			heads.fix(0)
-		} else {
-			heads.pop()
-		}
+		heads.next(more)
 	}
 	return nil
 }
@@ -141,7 +142,7 @@ func (j *mergeJob) copyRecord(w *runWriter, src *source) error {
 		return j.copyNamed(w, rec)
 	}
 	flow := r.names[x.flow]
-	if got, ok := parseRecord(rec, r.seed); ok && got.lsn == x.lsn && got.due == x.due && got.length == len(rec) {
+	if x.names(rec, r.seed) {
 		_, err = w.put(rec, flow, x.lane)
 		return err
 	}
@@ -315,11 +316,7 @@ func (j *mergeJob) keys(p *pacer) (func() (keyLine, bool, error), error) {
 		if err != nil {
 			return l, false, err
 		}
-		if more {
-			heads.fix(0)
-		} else {
-			heads.pop()
-		}
+		heads.next(more)
 		return l, true, p.spend(keyBytes)
 	}, nil
 }

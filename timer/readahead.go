@@ -1,14 +1,10 @@
 package timer
 
-import (
-	"cmp"
-	"slices"
-)
+import "slices"
 
 const (
 	aheadMs    = 5000     // bodies are read at most this long before they are due
 	aheadBatch = 4096     // entries per round
-	aheadRead  = 1 << 20  // most bytes per read
 	aheadGap   = 16 << 10 // bytes between two records that are read along
 )
 
@@ -50,13 +46,10 @@ func (s *Store) takeBody(e *entry) []byte {
 
 // aheadRecord is a record to be read.
 type aheadRecord struct {
+	recordPlace
 	e    *entry
-	home *dataFile
-	off  int64
 	body []byte
 }
-
-func (r *aheadRecord) end() int64 { return r.off + int64(r.e.length) }
 
 // readAhead reads the bodies of what is due soon. What cannot be read is left to Load.
 func (s *Store) readAhead() {
@@ -65,15 +58,17 @@ func (s *Store) readAhead() {
 		if len(batch) == 0 {
 			return
 		}
-		slices.SortFunc(batch, func(a, b aheadRecord) int {
-			return cmp.Or(cmp.Compare(a.home.id, b.home.id), cmp.Compare(a.off, b.off))
-		})
+		slices.SortFunc(batch, func(a, b aheadRecord) int { return a.compare(b.recordPlace) })
 		var buf []byte
-		for rest := batch; len(rest) > 0; {
-			n := adjacent(rest)
-			buf = readBodies(rest[:n], buf)
-			rest = rest[n:]
+		space := func(size int) []byte {
+			buf = slices.Grow(buf[:0], size)[:size]
+			return buf
 		}
+		readRecords(len(batch), func(i int) recordPlace { return batch[i].recordPlace }, aheadGap, space, func(i int, r record) {
+			if at := &batch[i]; r.lsn == at.e.lsn {
+				at.body = append(make([]byte, 0, len(r.body)), r.body...)
+			}
+		})
 		s.keepAhead(batch)
 	}
 }
@@ -102,36 +97,9 @@ func (s *Store) nextAhead() []aheadRecord {
 		}
 		a.queue.pop()
 		e.home.refs++
-		batch = append(batch, aheadRecord{e: e, home: e.home, off: e.off})
+		batch = append(batch, aheadRecord{e: e, recordPlace: recordPlace{e.home, e.off, e.length}})
 	}
 	return batch
-}
-
-// adjacent returns how many of the first records are read at once.
-func adjacent(recs []aheadRecord) int {
-	n := 1
-	for n < len(recs) && recs[n].home == recs[0].home && recs[n].off-recs[n-1].end() <= aheadGap && recs[n].end()-recs[0].off <= aheadRead {
-		n++
-	}
-	return n
-}
-
-// readBodies reads records of one file in one go; buf is reused.
-func readBodies(recs []aheadRecord, buf []byte) []byte {
-	home, from := recs[0].home, recs[0].off
-	size := int(recs[len(recs)-1].end() - from)
-	buf = slices.Grow(buf[:0], size)[:size]
-	if n, _ := home.f.ReadAt(buf, from); n < size {
-		return buf
-	}
-	for i := range recs {
-		at := &recs[i]
-		r, ok := parseRecord(buf[at.off-from:at.end()-from], home.seed)
-		if ok && r.lsn == at.e.lsn {
-			at.body = append(make([]byte, 0, len(r.body)), r.body...)
-		}
-	}
-	return buf
 }
 
 // keepAhead attaches what was read to entries that are still in the wheel.

@@ -51,7 +51,7 @@ func (t *tool) repair() error {
 // renew writes what is pending in a run to a new one, in the place of the old one.
 func (t *tool) renew(r *run) error {
 	s := t.s
-	j := &mergeJob{s: s, id: s.newFileID(), renew: true, salvage: true, sources: []*source{{run: r, tolerant: true}}}
+	j := s.salvageJob(r)
 	s.mu.Lock()
 	r.rotten = true
 	s.mu.Unlock()

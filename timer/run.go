@@ -38,6 +38,12 @@ type indexEntry struct {
 
 func (x indexEntry) key() key { return key{x.due, x.lsn} }
 
+// names says whether rec is the sound record of which the line tells.
+func (x indexEntry) names(rec []byte, seed uint32) bool {
+	got, ok := parseRecord(rec, seed)
+	return ok && got.lsn == x.lsn && got.due == x.due && got.length == int(x.length)
+}
+
 func (x indexEntry) put(b []byte) {
 	le.PutUint64(b, uint64(x.due))
 	le.PutUint64(b[8:], uint64(x.lsn))

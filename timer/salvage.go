@@ -45,7 +45,7 @@ func damagedRun(f vfs.File, path string, id uint64, meta runMeta) (*run, error) 
 		if r.entries > 0 {
 			r.prepare()
 			if foot.ok {
-				r.sources = readSources(r)
+				r.sources, _, _ = r.flowTable() // none if it is damaged
 			}
 			return r, nil
 		}
@@ -156,16 +156,6 @@ func (r *run) recordsIn(off int64) (int, error) {
 	return n, err
 }
 
-// readSources reads which runs a run was merged from, nothing if its flow table is damaged.
-func readSources(r *run) []uint64 {
-	table, err := readAt(r.f, r.flowOff, int(r.flowLen))
-	if err != nil || checksum(r.seed, table) != r.flowCRC {
-		return nil
-	}
-	sources, _, _ := decodeFlows(table)
-	return sources
-}
-
 // salvageRuns copies what is sound in damaged runs to new ones. The old ones become evidence when MANIFEST names the new ones.
 func (rc *recovery) salvageRuns(set *runSet) error {
 	for _, id := range sortedKeys(set.damaged) {
@@ -248,7 +238,7 @@ func (rc *recovery) salvage(id uint64, name string, damage error) (*run, error) 
 	if err != nil {
 		return nil, fmt.Errorf("salvage %s: %w", s.path(name), err)
 	}
-	j := &mergeJob{s: s, id: s.newFileID(), renew: true, salvage: true, sources: []*source{{run: old, tolerant: true}}}
+	j := s.salvageJob(old)
 	out, err := j.run()
 	if err != nil {
 		return nil, fmt.Errorf("salvage %s: %w", s.path(name), err)
@@ -312,7 +302,7 @@ func (rc *recovery) siftRecords(r *run) (lost []numbered, err error) {
 			if err != nil {
 				return nil, err
 			}
-			if got, ok := parseRecord(rec, r.seed); !ok || got.lsn != x.lsn || got.due != x.due || got.length != int(x.length) {
+			if !x.names(rec, r.seed) {
 				r.setDone(ord)
 				lost = append(lost, numbered{ord, x})
 			}

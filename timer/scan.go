@@ -1,7 +1,6 @@
 package timer
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -218,7 +217,7 @@ func (w *walk) pickSegs(size int) {
 		}
 	}
 	w.segs, w.segMore = worst.a, worst.len() == size // perhaps
-	slices.SortFunc(w.segs, func(a, b *entry) int { return cmp.Or(cmp.Compare(a.due, b.due), cmp.Compare(a.lsn, b.lsn)) })
+	slices.SortFunc(w.segs, func(a, b *entry) int { return a.key().compare(b.key()) })
 }
 
 // next appends up to n entries, fewer at the end of the walk or when more than lines index lines were read. Everything before w.at was
@@ -232,7 +231,7 @@ func (w *walk) next(to []met, n, lines int) ([]met, error) {
 		if len(w.segs) > 0 && (!fromRun || w.segs[0].key().less(w.cursors.min().x.key())) {
 			e := w.segs[0]
 			w.segs = w.segs[1:]
-			to = append(to, met{key: e.key(), flow: e.flow, length: e.length, lane: e.lane, entry: e})
+			to = append(to, e.met())
 			w.at = e.key().next()
 			n--
 			continue
@@ -244,20 +243,14 @@ func (w *walk) next(to []met, n, lines int) ([]met, error) {
 		c := w.cursors.min()
 		w.lines++
 		w.at = c.x.key().next()
-		if c.x.lsn <= w.highest && int(c.x.flow) < len(c.run.names) && w.q.matches(c.run.names[c.x.flow].name) {
-			to = append(to, met{
-				key: c.x.key(), flow: c.run.names[c.x.flow], length: int32(c.x.length), lane: c.x.lane, run: c.run, ord: c.ord, off: c.x.off,
-			})
+		if m, ok := c.run.met(c.x, c.ord); ok && m.lsn <= w.highest && w.q.matches(m.flow.name) {
+			to = append(to, m)
 			n--
 		}
 		if err := c.advance(); err != nil {
 			return to, err
 		}
-		if c.more && c.x.key().less(w.to) {
-			w.cursors.fix(0)
-		} else {
-			w.cursors.pop()
-		}
+		w.cursors.next(c.more && c.x.key().less(w.to))
 	}
 	return to, nil
 }

@@ -170,14 +170,10 @@ func (s *Store) Close() error {
 }
 
 // noteEnd tells MANIFEST where the open segment ends, all of it being synced: damage before that is no torn tail. Everybody else has
-// stopped. Without it the next Open judges by the groups that it finds.
+// stopped. If that fails, which is logged, the next Open judges by the groups that it finds.
 func (s *Store) noteEnd() {
-	if s.logEnd == nil || s.logEnd.seg == nil {
-		return
-	}
-	err := s.commit([]manifestOp{{op: opCutSeg, id: s.logEnd.seg.id, n: uint64(s.logEnd.end)}})
-	if err != nil && !errors.Is(err, ErrClosed) { // that was logged
-		s.o.Log.Warn("timer: cannot note where the intake log ends", "err", err)
+	if s.logEnd != nil {
+		_ = s.commit([]manifestOp{cutSeg(s.logEnd)})
 	}
 }
 

@@ -1,6 +1,7 @@
 package timer
 
 import (
+	"cmp"
 	"math"
 	"sort"
 )
@@ -16,6 +17,8 @@ var lastKey = key{due: math.MaxInt64, lsn: math.MaxUint64}
 func (k key) less(o key) bool { return k.due < o.due || k.due == o.due && k.lsn < o.lsn }
 
 // next returns the least key after k.
+func (k key) compare(o key) int { return cmp.Or(cmp.Compare(k.due, o.due), cmp.Compare(k.lsn, o.lsn)) }
+
 func (k key) next() key {
 	if k.lsn == math.MaxUint64 {
 		return key{due: k.due + 1}

@@ -118,7 +118,7 @@ var mutants = []mutant{
 		new: "				_ = p\n",
 	},
 	{by: "^TestFailedGroupIsCutOff$", name: "cut of a failed segment not noted", file: "janitor.go",
-		old: "err := s.commit([]manifestOp{{op: opCutSeg, id: c.seg.id, n: uint64(c.end)}})",
+		old: "err := s.commit([]manifestOp{cutSeg(c)})",
 		new: "err := s.commit(nil)"},
 	{
 		name: "punched before MANIFEST", file: "punch.go",
